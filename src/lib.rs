@@ -1,0 +1,3 @@
+//! wgfuse runs ggml-style tensor graphs on any GPU that wgpu reaches.
+
+pub mod graph;
