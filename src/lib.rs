@@ -1,3 +1,8 @@
 //! wgfuse runs ggml-style tensor graphs on any GPU that wgpu reaches.
 
+pub mod cpu;
+pub mod device;
+pub mod fusion;
+pub mod gpu;
 pub mod graph;
+pub mod plan;

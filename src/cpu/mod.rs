@@ -1,0 +1,1 @@
+//! The reference device: plain, readable, threaded.

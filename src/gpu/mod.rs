@@ -1,0 +1,1 @@
+//! The GPU device, on wgpu.

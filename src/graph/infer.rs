@@ -1,0 +1,397 @@
+//! Shape and type rules: what an operation takes and what it gives, in one place.
+
+use super::tensor::Layout;
+use super::{DType, GraphError, Op, OpKind, Tensor};
+
+/// Layout of an operation's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inferred {
+    /// Type, shape and strides of the result.
+    pub layout: Layout,
+    /// The result lives in the memory of this source, so many bytes from its start.
+    pub shares: Option<(usize, usize)>,
+}
+
+impl Inferred {
+    fn fresh(dtype: DType, ne: [usize; 4]) -> Result<Self, GraphError> {
+        Ok(Self { layout: Layout::contiguous(dtype, ne)?, shares: None })
+    }
+
+    const fn shared(layout: Layout, source: usize, offset: usize) -> Self {
+        Self { layout, shares: Some((source, offset)) }
+    }
+}
+
+/// The sources of one operation while its rules are checked.
+struct Sources<'a> {
+    op: OpKind,
+    given: &'a [Option<&'a Tensor>],
+}
+
+impl<'a> Sources<'a> {
+    /// The first `N` sources, all of which must be there.
+    fn required<const N: usize>(&self, optional: usize) -> Result<[&'a Tensor; N], GraphError> {
+        let arity = || {
+            let expected = if optional == 0 { format!("{N}") } else { format!("{N} to {}", N + optional) };
+            GraphError::Arity { op: self.op, given: self.given.iter().flatten().count(), expected }
+        };
+        if self.given.iter().skip(N + optional).flatten().next().is_some() {
+            return Err(arity());
+        }
+        let first: Vec<&Tensor> = self.given.iter().take(N).copied().flatten().collect();
+        first.try_into().map_err(|_| arity())
+    }
+
+    fn optional(&self, index: usize) -> Option<&'a Tensor> {
+        self.given.get(index).copied().flatten()
+    }
+
+    fn check(&self, index: usize, holds: bool, expected: impl FnOnce() -> String) -> Result<(), GraphError> {
+        if holds {
+            return Ok(());
+        }
+        let found = self.optional(index).map_or_else(|| "missing".to_owned(), |t| t.layout.to_string());
+        Err(GraphError::Source { op: self.op, index, found, expected: expected() })
+    }
+
+    fn float(&self, index: usize) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.dtype().is_float());
+        self.check(index, holds, || "a floating-point type".to_owned())
+    }
+
+    fn typed(&self, index: usize, dtype: DType) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.dtype() == dtype);
+        self.check(index, holds, || dtype.to_string())
+    }
+
+    fn dense_rows(&self, index: usize) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.layout.has_contiguous_rows());
+        self.check(index, holds, || "contiguous rows".to_owned())
+    }
+
+    fn contiguous(&self, index: usize) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.layout.is_contiguous());
+        self.check(index, holds, || "a contiguous tensor".to_owned())
+    }
+
+    fn parameter(
+        &self,
+        holds: bool,
+        name: &'static str,
+        found: impl ToString,
+        expected: impl Into<String>,
+    ) -> Result<(), GraphError> {
+        if holds {
+            return Ok(());
+        }
+        Err(GraphError::Parameter { op: self.op, name, found: found.to_string(), expected: expected.into() })
+    }
+}
+
+fn elements(ne: [usize; 4]) -> Option<usize> {
+    ne.iter().try_fold(1usize, |product, &n| product.checked_mul(n))
+}
+
+/// Checks an operation's sources and gives the layout of its result.
+///
+/// # Errors
+/// Says which source or parameter does not fit and what would.
+pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError> {
+    let s = Sources { op: op.kind(), given };
+    match *op {
+        Op::None => Err(GraphError::Arity { op: OpKind::None, given: given.len(), expected: "a leaf".to_owned() }),
+        Op::View { ne, nb, offset } => {
+            let [a] = s.required(0)?;
+            view(&s, a, ne, nb, offset)
+        }
+        Op::Reshape { ne } => {
+            let [a] = s.required(0)?;
+            s.contiguous(0)?;
+            s.parameter(elements(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
+            Ok(Inferred::shared(Layout::contiguous(a.dtype(), ne)?, 0, 0))
+        }
+        Op::Permute { axes } => {
+            let [a] = s.required(0)?;
+            let mut seen = [false; 4];
+            axes.iter().for_each(|&axis| {
+                if let Some(slot) = seen.get_mut(usize::from(axis)) {
+                    *slot = true;
+                }
+            });
+            s.parameter(seen == [true; 4], "axes", format!("{axes:?}"), "each of 0 to 3 once")?;
+            s.check(0, a.dtype().block_size() == 1 || axes[0] == 0, || "an unquantized type".to_owned())?;
+            Ok(Inferred::shared(permuted(&a.layout, axes), 0, 0))
+        }
+        Op::Transpose => {
+            let [a] = s.required(0)?;
+            s.check(0, a.dtype().block_size() == 1, || "an unquantized type".to_owned())?;
+            Ok(Inferred::shared(permuted(&a.layout, [1, 0, 2, 3]), 0, 0))
+        }
+        Op::GetRows => {
+            let [a, ids] = s.required(0)?;
+            s.typed(1, DType::I32)?;
+            s.dense_rows(0)?;
+            let (n, i) = (a.ne(), ids.ne());
+            s.check(1, n[2] == i[1] && n[3] == i[2] && i[3] == 1, || format!("ids [n, {}, {}, 1]", n[2], n[3]))?;
+            let dtype = if a.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
+            s.check(0, a.dtype() != DType::I64, || "a floating-point type or i32".to_owned())?;
+            Inferred::fresh(dtype, [n[0], i[0], i[1], i[2]])
+        }
+        Op::SetRows => {
+            let [values, ids, dst] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            s.dense_rows(0)?;
+            s.check(1, matches!(ids.dtype(), DType::I32 | DType::I64), || "i32 or i64".to_owned())?;
+            let (v, i, d) = (values.ne(), ids.ne(), dst.ne());
+            s.float(2)?;
+            s.dense_rows(2)?;
+            s.check(2, v[0] == d[0] && v[2] == d[2] && v[3] == d[3], || format!("[{}, n, {}, {}]", v[0], v[2], v[3]))?;
+            let fits = v[1] == i[0]
+                && i[1] != 0
+                && v[2].is_multiple_of(i[1])
+                && i[2] != 0
+                && v[3].is_multiple_of(i[2])
+                && i[3] == 1;
+            s.check(1, fits, || format!("[{}, a divisor of {}, a divisor of {}, 1]", v[1], v[2], v[3]))?;
+            Ok(Inferred::shared(dst.layout, 2, 0))
+        }
+        Op::Cpy => {
+            let [a, b] = s.required(0)?;
+            s.check(1, a.layout.elements() == b.layout.elements(), || format!("{} elements", a.layout.elements()))?;
+            s.check(1, a.dtype().is_float() == b.dtype().is_float(), || "a type of the same kind".to_owned())?;
+            Ok(Inferred::shared(b.layout, 1, 0))
+        }
+        Op::Cont { ne } => {
+            let [a] = s.required(0)?;
+            s.parameter(elements(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
+            Inferred::fresh(a.dtype(), ne)
+        }
+        Op::MulMat => {
+            let [a, b] = s.required(0)?;
+            s.float(0)?;
+            s.dense_rows(0)?;
+            s.typed(1, DType::F32)?;
+            let (m, n) = (a.ne(), b.ne());
+            let fits = m[0] == n[0] && m[2] != 0 && m[3] != 0 && n[2].is_multiple_of(m[2]) && n[3].is_multiple_of(m[3]);
+            s.check(1, fits, || format!("[{}, n, a multiple of {}, a multiple of {}]", m[0], m[2], m[3]))?;
+            Inferred::fresh(DType::F32, [m[1], n[1], n[2], n[3]])
+        }
+        Op::MulMatId => {
+            let [a, b, ids] = s.required(0)?;
+            s.float(0)?;
+            s.dense_rows(0)?;
+            s.typed(1, DType::F32)?;
+            s.typed(2, DType::I32)?;
+            let (m, n, i) = (a.ne(), b.ne(), ids.ne());
+            s.check(0, m[3] == 1, || "three dimensions".to_owned())?;
+            s.check(1, m[0] == n[0] && n[3] == 1, || format!("[{}, columns, tokens, 1]", m[0]))?;
+            s.check(2, i[1] == n[2] && i[2] == 1 && i[3] == 1, || format!("[used, {}, 1, 1]", n[2]))?;
+            s.check(1, n[1] != 0 && i[0].is_multiple_of(n[1]), || format!("columns that divide {}", i[0]))?;
+            Inferred::fresh(DType::F32, [m[1], i[0], n[2], 1])
+        }
+        Op::Add | Op::Sub | Op::Mul | Op::Div => {
+            let [a, b] = s.required(0)?;
+            s.float(0)?;
+            s.float(1)?;
+            s.check(1, b.layout.repeats_into(&a.layout), || format!("a shape that divides {:?}", a.ne()))?;
+            Inferred::fresh(a.dtype(), a.ne())
+        }
+        Op::Scale { in_place, .. } => {
+            let [a] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            if in_place { Ok(Inferred::shared(a.layout, 0, 0)) } else { Inferred::fresh(DType::F32, a.ne()) }
+        }
+        Op::Repeat { ne } => {
+            let [a] = s.required(0)?;
+            s.float(0)?;
+            let result = Layout::contiguous(a.dtype(), ne)?;
+            s.parameter(a.layout.repeats_into(&result), "ne", format!("{ne:?}"), format!("multiples of {:?}", a.ne()))?;
+            Ok(Inferred { layout: result, shares: None })
+        }
+        Op::Concat { dim } => {
+            let [a, b] = s.required(0)?;
+            let axis = usize::from(dim);
+            s.parameter(axis < 4, "dim", dim, "0 to 3")?;
+            let same = (0..4).all(|other| other == axis || a.ne()[other] == b.ne()[other]);
+            s.check(1, same && a.dtype() == b.dtype(), || format!("{} but along dimension {axis}", a.layout))?;
+            let mut ne = a.ne();
+            ne[axis] = ne[axis].checked_add(b.ne()[axis]).ok_or(GraphError::Size { dtype: a.dtype(), ne })?;
+            Inferred::fresh(a.dtype(), ne)
+        }
+        Op::Norm { eps } | Op::RmsNorm { eps } => {
+            let [a] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            s.dense_rows(0)?;
+            s.parameter(eps >= 0.0, "eps", eps, "a number from 0")?;
+            Inferred::fresh(DType::F32, a.ne())
+        }
+        Op::SoftMax { .. } => {
+            let [a] = s.required(2)?;
+            s.typed(0, DType::F32)?;
+            s.dense_rows(0)?;
+            if let Some(mask) = s.optional(1) {
+                attention_mask(&s, 1, mask, a.ne()[0], a.ne()[1], a.ne()[2], a.ne()[3])?;
+            }
+            if let Some(sinks) = s.optional(2) {
+                attention_sinks(&s, 2, sinks, a.ne()[2])?;
+            }
+            Inferred::fresh(DType::F32, a.ne())
+        }
+        Op::Rope(rope) => {
+            let [a, pos] = s.required(1)?;
+            s.float(0)?;
+            s.dense_rows(0)?;
+            s.typed(1, DType::I32)?;
+            s.check(1, pos.ne() == [a.ne()[2], 1, 1, 1], || format!("[{}, 1, 1, 1]", a.ne()[2]))?;
+            s.contiguous(1)?;
+            let even = rope.n_dims > 0 && rope.n_dims.is_multiple_of(2) && rope.n_dims as usize <= a.ne()[0];
+            s.parameter(even, "n_dims", rope.n_dims, format!("even, 2 to {}", a.ne()[0]))?;
+            if let Some(factors) = s.optional(2) {
+                s.typed(2, DType::F32)?;
+                s.contiguous(2)?;
+                s.check(2, factors.ne()[0] >= rope.n_dims as usize / 2, || format!("{} factors", rope.n_dims / 2))?;
+            }
+            Inferred::fresh(a.dtype(), a.ne())
+        }
+        Op::FlashAttn(_) => {
+            let [q, k, v] = s.required(2)?;
+            s.typed(0, DType::F32)?;
+            (0..3).try_for_each(|index| s.float(index).and_then(|()| s.dense_rows(index)))?;
+            let (nq, nk, nv) = (q.ne(), k.ne(), v.ne());
+            let shares_heads =
+                |n: [usize; 4]| n[2] != 0 && n[3] != 0 && nq[2].is_multiple_of(n[2]) && nq[3].is_multiple_of(n[3]);
+            s.check(1, nk[0] == nq[0] && shares_heads(nk), || {
+                format!("[{}, n, a divisor of {}, a divisor of {}]", nq[0], nq[2], nq[3])
+            })?;
+            s.check(2, nv[1] == nk[1] && nv[2..] == nk[2..], || format!("[n, {}, {}, {}]", nk[1], nk[2], nk[3]))?;
+            if let Some(mask) = s.optional(3) {
+                s.typed(3, DType::F16)?;
+                attention_mask(&s, 3, mask, nk[1], nq[1], nq[2], nq[3])?;
+            }
+            if let Some(sinks) = s.optional(4) {
+                attention_sinks(&s, 4, sinks, nq[2])?;
+            }
+            Inferred::fresh(DType::F32, [nv[0], nq[2], nq[1], nq[3]])
+        }
+        Op::SumRows => {
+            let [a] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            let n = a.ne();
+            Inferred::fresh(DType::F32, [1, n[1], n[2], n[3]])
+        }
+        Op::Argsort { .. } => {
+            let [a] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            s.dense_rows(0)?;
+            s.check(0, a.ne()[0] <= i32::MAX as usize, || "rows that i32 can index".to_owned())?;
+            Inferred::fresh(DType::I32, a.ne())
+        }
+        Op::Clamp { .. } => {
+            let [a] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            Inferred::fresh(DType::F32, a.ne())
+        }
+        Op::Sqr | Op::Sin | Op::Unary(_) => {
+            let [a] = s.required(0)?;
+            s.float(0)?;
+            Inferred::fresh(a.dtype(), a.ne())
+        }
+        Op::Glu { .. } => {
+            let [a] = s.required(1)?;
+            s.float(0)?;
+            s.dense_rows(0)?;
+            let mut ne = a.ne();
+            if let Some(b) = s.optional(1) {
+                s.dense_rows(1)?;
+                s.check(1, b.ne() == ne && b.dtype() == a.dtype(), || format!("{} {ne:?}", a.dtype()))?;
+            } else {
+                s.check(0, ne[0].is_multiple_of(2), || "an even row".to_owned())?;
+                ne[0] /= 2;
+            }
+            Inferred::fresh(a.dtype(), ne)
+        }
+        Op::SsmConv => {
+            let [x, c] = s.required(0)?;
+            s.typed(0, DType::F32)?;
+            s.typed(1, DType::F32)?;
+            s.dense_rows(0)?;
+            s.contiguous(1)?;
+            let (x, c) = (x.ne(), c.ne());
+            s.check(1, c[0] > 0 && c[1] == x[1] && c[2..] == [1, 1], || format!("[width, {}, 1, 1]", x[1]))?;
+            s.check(0, x[0] + 1 >= c[0] && x[3] == 1, || format!("[at least {}, channels, sequences, 1]", c[0] - 1))?;
+            Inferred::fresh(DType::F32, [x[1], x[0] + 1 - c[0], x[2], 1])
+        }
+        Op::GatedDeltaNet { snapshots } => {
+            let sources: [&Tensor; 6] = s.required(0)?;
+            (0..6).try_for_each(|index| s.typed(index, DType::F32))?;
+            (0..3).try_for_each(|index| s.dense_rows(index))?;
+            (3..6).try_for_each(|index| s.contiguous(index))?;
+            let [q, k, v, g, beta, state] = sources.map(|t| t.ne());
+            let [size, heads, tokens, batch] = v;
+            s.check(0, q[0] == size && q[2..] == [tokens, batch] && q[1] != 0 && heads.is_multiple_of(q[1]), || {
+                format!("[{size}, a divisor of {heads}, {tokens}, {batch}]")
+            })?;
+            s.check(1, k == q, || format!("{q:?}"))?;
+            s.check(3, (g[0] == 1 || g[0] == size) && g[1..] == [heads, tokens, batch], || {
+                format!("[1 or {size}, {heads}, {tokens}, {batch}]")
+            })?;
+            s.check(4, beta == [1, heads, tokens, batch], || format!("[1, {heads}, {tokens}, {batch}]"))?;
+            s.check(5, state == [size, size, heads, batch], || format!("[{size}, {size}, {heads}, {batch}]"))?;
+            s.parameter(snapshots > 0, "snapshots", snapshots, "at least 1")?;
+            let too_large = GraphError::Size { dtype: DType::F32, ne: v };
+            let kept = elements([size, snapshots as usize, batch, 1]);
+            let rows = kept.and_then(|kept| kept.checked_add(tokens.checked_mul(batch)?)).ok_or(too_large)?;
+            Inferred::fresh(DType::F32, [size * heads, rows, 1, 1])
+        }
+    }
+}
+
+fn permuted(layout: &Layout, axes: [u8; 4]) -> Layout {
+    let mut result = *layout;
+    for (axis, &to) in axes.iter().enumerate() {
+        result.ne[usize::from(to)] = layout.ne[axis];
+        result.nb[usize::from(to)] = layout.nb[axis];
+    }
+    result
+}
+
+/// A view's elements must start on a whole element; its end is checked against the root by the graph, which knows it.
+fn view(s: &Sources<'_>, a: &Tensor, ne: [usize; 4], nb: [usize; 4], offset: usize) -> Result<Inferred, GraphError> {
+    let unit = a.dtype().block_bytes();
+    s.parameter(offset.is_multiple_of(unit), "offset", offset, format!("a multiple of {unit} bytes"))?;
+    let whole = nb.iter().all(|stride| stride.is_multiple_of(unit));
+    s.parameter(whole, "nb", format!("{nb:?}"), format!("multiples of {unit} bytes"))?;
+    let blocks = ne[0].is_multiple_of(a.dtype().block_size());
+    s.parameter(blocks, "ne", format!("{ne:?}"), format!("rows of whole blocks of {}", a.dtype().block_size()))?;
+    s.parameter(elements(ne).is_some(), "ne", format!("{ne:?}"), "a product that fits")?;
+    let layout = Layout { dtype: a.dtype(), ne, nb };
+    s.parameter(layout.checked_extent().is_some(), "nb", format!("{nb:?}"), "an extent that fits")?;
+    Ok(Inferred::shared(layout, 0, offset))
+}
+
+fn attention_mask(
+    s: &Sources<'_>,
+    index: usize,
+    mask: &Tensor,
+    kv: usize,
+    rows: usize,
+    heads: usize,
+    batch: usize,
+) -> Result<(), GraphError> {
+    s.check(index, matches!(mask.dtype(), DType::F16 | DType::F32), || "f16 or f32".to_owned())?;
+    s.dense_rows(index)?;
+    let n = mask.ne();
+    let fits = n[0] == kv
+        && n[1] >= rows
+        && n[2] != 0
+        && heads.is_multiple_of(n[2])
+        && n[3] != 0
+        && batch.is_multiple_of(n[3]);
+    s.check(index, fits, || format!("[{kv}, at least {rows}, a divisor of {heads}, a divisor of {batch}]"))
+}
+
+fn attention_sinks(s: &Sources<'_>, index: usize, sinks: &Tensor, heads: usize) -> Result<(), GraphError> {
+    s.typed(index, DType::F32)?;
+    s.contiguous(index)?;
+    s.check(index, sinks.ne() == [heads, 1, 1, 1], || format!("[{heads}, 1, 1, 1]"))
+}
