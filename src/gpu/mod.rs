@@ -1,1 +1,5 @@
 //! The GPU device, on wgpu.
+
+pub mod caps;
+pub mod compose;
+pub mod dispatch;
