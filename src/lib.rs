@@ -1,3 +1,4 @@
 //! wgfuse runs ggml-style tensor graphs on any GPU that wgpu reaches.
 
+pub mod gguf;
 pub mod graph;
