@@ -1,0 +1,4 @@
+//! The integration tests, in one binary.
+
+mod golden_graph;
+mod golden_plans;
