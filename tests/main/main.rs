@@ -1,3 +1,5 @@
 //! The integration tests, one module for each part of the crate.
 
 mod gguf;
+mod golden_graph;
+mod golden_plans;

@@ -1,0 +1,49 @@
+//! How many buffers a fused kernel binds.
+
+use super::{Group, Limits, Placement};
+use crate::fusion::{Fusion, FusionId};
+use crate::graph::{Graph, TensorId};
+use std::collections::BTreeSet;
+
+/// A group that would bind more buffers than the device allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Excess {
+    /// Position of the group.
+    pub group: usize,
+    /// How many of its first nodes one kernel can take.
+    pub fitting: usize,
+}
+
+/// The fused groups that would bind too much.
+pub(super) fn exceeding(graph: &Graph, placement: &Placement, groups: &[Group], limits: &Limits) -> Vec<Excess> {
+    let excess = |(at, group): (usize, &Group)| {
+        let fitting = fitting(graph, placement, group.fusion?, &group.nodes, limits.max_bindings);
+        (fitting < group.nodes.len()).then_some(Excess { group: at, fitting })
+    };
+    groups.iter().enumerate().filter_map(excess).collect()
+}
+
+fn fitting(graph: &Graph, placement: &Placement, row: &Fusion, nodes: &[TensorId], limit: usize) -> usize {
+    match row.id {
+        FusionId::AddChain => {
+            let fits = |length: &usize| 2 + addend_places(graph, placement, &nodes[..*length]) <= limit;
+            (1..=nodes.len()).rev().find(fits).unwrap_or(1)
+        }
+        FusionId::NormMul | FusionId::NormMulAdd | FusionId::Snake | FusionId::GdnCache => {
+            if roles(graph, row, nodes) <= limit { nodes.len() } else { 1 }
+        }
+    }
+}
+
+/// Addends in one buffer share a binding: their offsets are parameters.
+fn addend_places(graph: &Graph, placement: &Placement, nodes: &[TensorId]) -> usize {
+    let addends = nodes.iter().filter_map(|&id| graph.tensor(id).src(1));
+    addends.filter_map(|id| Some(placement.slot(graph, id)?.place)).collect::<BTreeSet<_>>().len()
+}
+
+/// Tensors that the kernel reads from outside, and those that it stores.
+fn roles(graph: &Graph, row: &Fusion, nodes: &[TensorId]) -> usize {
+    let sources = nodes.iter().flat_map(|&id| super::facts::reads(graph.tensor(id)));
+    let outside = sources.filter(|&source| !nodes.contains(&graph.root(source)));
+    outside.collect::<BTreeSet<_>>().len() + row.outputs.len()
+}

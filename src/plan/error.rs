@@ -1,0 +1,99 @@
+//! Why there is no plan for a graph.
+
+use crate::graph::{Graph, GraphError, LeafKind, OpKind, TensorId};
+use std::fmt;
+
+/// A node as errors and reports name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeName {
+    /// Its operation.
+    pub op: OpKind,
+    /// Its name, or its number if it has none.
+    pub name: String,
+}
+
+impl NodeName {
+    pub(super) fn of(graph: &Graph, id: TensorId) -> Self {
+        let tensor = graph.tensor(id);
+        let name = if tensor.name().is_empty() { format!("#{}", id.index()) } else { tensor.name().to_owned() };
+        Self { op: tensor.kind(), name }
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`", self.op, self.name)
+    }
+}
+
+/// Why there is no plan for a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A weight or cache has no memory.
+    #[error("the {kind:?} leaf `{name}` has no memory; every weight and cache must be placed")]
+    Unplaced {
+        /// Its name.
+        name: String,
+        /// What it is for.
+        kind: LeafKind,
+    },
+    /// The memory given to a leaf is smaller than the leaf, or ends past the address space.
+    #[error("leaf `{name}` was given {given} bytes, expected {expected}")]
+    LeafSize {
+        /// Its name.
+        name: String,
+        /// Bytes given.
+        given: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// The memory given to a leaf starts where the device cannot reach it.
+    #[error("leaf `{name}` was placed at byte {given}, expected a multiple of {expected}")]
+    LeafAlignment {
+        /// Its name.
+        name: String,
+        /// Offset given.
+        given: usize,
+        /// The device's alignment.
+        expected: usize,
+    },
+    /// A tensor is larger than any buffer of the device.
+    #[error("tensor `{name}` takes {bytes} bytes, a buffer of this device has at most {limit}")]
+    TooLarge {
+        /// Its name.
+        name: String,
+        /// Its size.
+        bytes: usize,
+        /// The device's limit.
+        limit: usize,
+    },
+    /// The device's limits contradict each other.
+    #[error("limit {name} is {given}, expected {expected}")]
+    Limits {
+        /// Which limit.
+        name: &'static str,
+        /// Its value.
+        given: usize,
+        /// What it may be.
+        expected: String,
+    },
+    /// A single operation writes memory that it reads, other than in the ways its kernel allows.
+    #[error("{node} writes memory that {other} occupies; the two must not overlap")]
+    Overlap {
+        /// The operation that writes.
+        node: NodeName,
+        /// What it reads there.
+        other: NodeName,
+    },
+    /// An operation reads a tensor that has no memory.
+    #[error("{node} reads {source_name}, which has no memory")]
+    Unstored {
+        /// The operation that reads.
+        node: NodeName,
+        /// What it reads.
+        source_name: NodeName,
+    },
+    /// The graph is not sound.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}

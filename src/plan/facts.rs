@@ -1,0 +1,73 @@
+//! What planning knows about operations: which may move, and whose memory they write.
+
+use crate::graph::{OpKind, Tensor, TensorId};
+
+/// Whose memory an operation's result takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// Memory of its own; for a view, none.
+    Own,
+    /// The memory of this source, which is not read.
+    Over(usize),
+    /// Its own, or that of this source, each element read before the same one is written.
+    InPlace(usize),
+}
+
+/// Facts about one kind of operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// Whether reordering may run it earlier.
+    pub movable: bool,
+    /// Where its result goes.
+    pub result: Memory,
+}
+
+/// The facts about a kind.
+pub(super) const fn facts(kind: OpKind) -> Facts {
+    let (movable, result) = match kind {
+        OpKind::None | OpKind::View | OpKind::Reshape | OpKind::Permute | OpKind::Transpose => (true, Memory::Own),
+        OpKind::SetRows => (true, Memory::Over(2)),
+        OpKind::Cpy => (true, Memory::Over(1)),
+        OpKind::Scale => (true, Memory::InPlace(0)),
+        OpKind::GetRows
+        | OpKind::Cont
+        | OpKind::MulMat
+        | OpKind::MulMatId
+        | OpKind::Add
+        | OpKind::Sub
+        | OpKind::Mul
+        | OpKind::Div
+        | OpKind::Repeat
+        | OpKind::Norm
+        | OpKind::RmsNorm
+        | OpKind::Rope
+        | OpKind::SumRows
+        | OpKind::Clamp
+        | OpKind::Tanh
+        | OpKind::Sigmoid
+        | OpKind::Gelu
+        | OpKind::Silu
+        | OpKind::Softplus
+        | OpKind::Geglu
+        | OpKind::Swiglu
+        | OpKind::SsmConv => (true, Memory::Own),
+        OpKind::Concat
+        | OpKind::SoftMax
+        | OpKind::FlashAttn
+        | OpKind::Argsort
+        | OpKind::Sqr
+        | OpKind::Sin
+        | OpKind::GatedDeltaNet => (false, Memory::Own),
+    };
+    Facts { movable, result }
+}
+
+/// The sources that an operation reads: all but one that it only overwrites.
+pub(super) fn reads(tensor: &Tensor) -> impl Iterator<Item = TensorId> + '_ {
+    let over = match facts(tensor.kind()).result {
+        Memory::Over(slot) => Some(slot),
+        Memory::Own | Memory::InPlace(_) => None,
+    };
+    let slots = tensor.source_slots().iter().enumerate();
+    slots.filter(move |(slot, _)| Some(*slot) != over).filter_map(|(_, source)| *source)
+}

@@ -1,0 +1,115 @@
+//! Which memory every tensor gets: leaves keep theirs, inputs and results share arenas.
+//!
+//! A tensor is alive from the group that first touches it to the one that last does, both included, so that what a
+//! group writes never lies where something that it reads does.
+
+use super::arena::{Arenas, Block};
+use super::{Group, Leaves, Limits, Place, Placement, PlanError, Slot};
+use crate::graph::{Graph, LeafKind, TensorId};
+
+/// Inputs are written before the first group, which is at moment 1.
+const BEFORE: usize = 0;
+
+/// When a root's memory must hold: first and last moment.
+type Life = (usize, usize);
+
+/// Places every expanded tensor.
+pub(super) fn place(graph: &Graph, groups: &[Group], leaves: &Leaves, limits: &Limits) -> Result<Placement, PlanError> {
+    let mut slots = leaf_slots(graph, leaves, limits)?;
+    let lives = lives(graph, groups, &slots);
+    let after = groups.len() + 1;
+    let mut births = vec![Vec::new(); after + 1];
+    let mut deaths = vec![Vec::new(); after + 1];
+    for (index, life) in lives.iter().enumerate() {
+        if let Some((first, last)) = *life {
+            births[first].push(index);
+            deaths[last].push(index);
+        }
+    }
+    let mut arenas = Arenas::new(limits.max_buffer_bytes / limits.alignment * limits.alignment);
+    let mut blocks: Vec<Option<Block>> = vec![None; slots.len()];
+    for moment in BEFORE..=after {
+        for &index in &births[moment] {
+            let tensor = &graph.tensors()[index];
+            let bytes = tensor.layout().extent();
+            if bytes == 0 {
+                slots[index] = Some(Slot { place: Place::Arena(0), offset: 0, bytes });
+                continue;
+            }
+            let room = bytes.checked_next_multiple_of(limits.alignment);
+            let block = room.and_then(|room| arenas.take(room)).ok_or_else(|| PlanError::TooLarge {
+                name: tensor.name().to_owned(),
+                bytes,
+                limit: limits.max_buffer_bytes,
+            })?;
+            slots[index] = Some(Slot { place: Place::Arena(block.arena as u32), offset: block.bytes.start, bytes });
+            blocks[index] = Some(block);
+        }
+        for &index in &deaths[moment] {
+            if let Some(block) = &blocks[index] {
+                arenas.release(block);
+            }
+        }
+    }
+    // A buffer without bytes cannot be bound.
+    let arenas = arenas.sizes().into_iter().map(|bytes| bytes.max(limits.alignment)).collect();
+    Ok(Placement { slots, arenas })
+}
+
+/// The places that leaves were given.
+fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Option<Slot>>, PlanError> {
+    let mut slots = vec![None; graph.tensors().len()];
+    for &id in graph.leaves() {
+        let tensor = graph.tensor(id);
+        let name = || tensor.name().to_owned();
+        let Some(&slot) = leaves.get(&id) else {
+            match tensor.leaf() {
+                Some(kind @ (LeafKind::Weight | LeafKind::Cache)) => {
+                    return Err(PlanError::Unplaced { name: name(), kind });
+                }
+                Some(LeafKind::Input) | None => continue,
+            }
+        };
+        let expected = tensor.layout().extent();
+        if slot.bytes < expected || slot.offset.checked_add(slot.bytes).is_none() {
+            return Err(PlanError::LeafSize { name: name(), given: slot.bytes, expected });
+        }
+        if !slot.offset.is_multiple_of(limits.alignment) {
+            return Err(PlanError::LeafAlignment { name: name(), given: slot.offset, expected: limits.alignment });
+        }
+        slots[id.index()] = Some(slot);
+    }
+    Ok(slots)
+}
+
+/// When each root that needs memory in an arena is alive.
+fn lives(graph: &Graph, groups: &[Group], given: &[Option<Slot>]) -> Vec<Option<Life>> {
+    let mut lives: Vec<Option<Life>> = vec![None; given.len()];
+    let mut touch = |id: TensorId, moment: usize| {
+        let root = graph.root(id).index();
+        if given[root].is_none() {
+            let (first, last) = lives[root].unwrap_or((moment, moment));
+            lives[root] = Some((first.min(moment), last.max(moment)));
+        }
+    };
+    for &id in graph.leaves() {
+        touch(id, BEFORE);
+    }
+    for (at, group) in groups.iter().enumerate() {
+        let stored = group.stored();
+        let read = group.nodes.iter().flat_map(|&id| graph.tensor(id).sources());
+        let outside = read.filter(|&source| !group.nodes.contains(&graph.root(source)));
+        stored.chain(outside).for_each(|id| touch(id, at + 1));
+    }
+    for &id in graph.nodes().iter().chain(graph.leaves()) {
+        let tensor = graph.tensor(id);
+        if tensor.is_output() {
+            touch(id, groups.len() + 1);
+        }
+        // Nobody computes it, but what reads it must find it placed.
+        if tensor.view().is_none() && tensor.layout().is_empty() {
+            touch(id, BEFORE);
+        }
+    }
+    lives
+}

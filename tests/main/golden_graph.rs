@@ -1,0 +1,184 @@
+//! The exact graphs of the golden models, rebuilt through the public builder.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use wgfuse::graph::{
+    DType, FlashAttn, Glu, Graph, LeafKind, Op, OpKind, Precision, Rope, RopeMode, SortOrder, TensorId, Unary,
+};
+
+/// Where the golden files are; `None`, and a line that says so, when the variable is unset.
+pub fn directory() -> Option<PathBuf> {
+    let Some(directory) = std::env::var_os("WGFUSE_GOLDEN") else {
+        eprintln!("skipped: WGFUSE_GOLDEN is not set");
+        return None;
+    };
+    let directory = PathBuf::from(directory);
+    assert!(directory.is_dir(), "WGFUSE_GOLDEN is {}, which is no directory", directory.display());
+    Some(directory)
+}
+
+/// A golden model as its file describes it.
+pub struct Model {
+    /// `ARCH-dense` or `ARCH-moe`.
+    pub name: String,
+    /// The architecture.
+    pub arch: String,
+    json: Value,
+}
+
+/// One graph of a model.
+pub struct Golden {
+    /// The graph, rebuilt.
+    pub graph: Graph,
+    /// Every entry of the file with the tensor it became.
+    pub entries: Vec<(TensorId, Value)>,
+}
+
+/// Why a graph was not rebuilt.
+#[derive(Debug)]
+pub enum Refusal {
+    /// An operation, or a parameter of one, that the crate does not know.
+    Unsupported(String),
+    /// The builder refused, or built something else.
+    Wrong(String),
+}
+
+/// Every model, by name.
+pub fn models(directory: &Path) -> Vec<Model> {
+    let files = std::fs::read_dir(directory).expect("a directory that can be listed");
+    let mut paths: Vec<PathBuf> = files.map(|file| file.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths.iter().map(|path| model(path)).collect()
+}
+
+fn model(path: &Path) -> Model {
+    let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+    let text = std::fs::read(path).expect("a readable file");
+    let json: Value = serde_json::from_slice(&text).expect("valid JSON");
+    let arch = json["arch"].as_str().expect("an architecture").to_owned();
+    Model { name, arch, json }
+}
+
+impl Model {
+    /// The `prefill` or `decode` graph.
+    pub fn graph(&self, phase: &str) -> Result<Golden, Refusal> {
+        let nodes = self.json[phase]["nodes"].as_array().expect("nodes");
+        let mut golden = Golden { graph: Graph::new(), entries: Vec::with_capacity(nodes.len()) };
+        for node in nodes {
+            let id = add(&mut golden, node)?;
+            golden.entries.push((id, node.clone()));
+        }
+        Ok(golden)
+    }
+}
+
+/// Every entry is a tensor of its own: equal names stand for equal contents only (a tied weight, the masks of two
+/// caches), and their shapes may differ.
+fn add(golden: &mut Golden, node: &Value) -> Result<TensorId, Refusal> {
+    let flags = node["flags"].as_u64().unwrap_or(0);
+    let id = match node["leaf"].as_str() {
+        Some(name) => {
+            let kind = match name {
+                _ if name.starts_with("cache_") => LeafKind::Cache,
+                // The destination of a cast, which the file lists like a leaf, is memory for one run as inputs are.
+                _ if flags & 1 != 0 || name.ends_with(" (copy)") => LeafKind::Input,
+                _ => LeafKind::Weight,
+            };
+            let leaf = golden.graph.leaf(name, kind, dtype(node)?, four(&node["ne"]));
+            leaf.map_err(|error| Refusal::Wrong(error.to_string()))?
+        }
+        None => {
+            let source = |index: &Value| index.as_u64().map(|at| golden.entries[at as usize].0);
+            let sources: Vec<_> = node["src"].as_array().expect("sources").iter().map(source).collect();
+            let made = golden.graph.push(op(node)?, &sources);
+            let id = made.map_err(|error| Refusal::Wrong(format!("{}: {error}", node["name"])))?;
+            golden.graph.expand(id).expect("a tensor of this graph");
+            golden.graph.set_name(id, node["name"].as_str().unwrap_or("")).expect("a tensor of this graph");
+            id
+        }
+    };
+    if flags & 2 != 0 {
+        golden.graph.set_output(id).expect("a tensor of this graph");
+    }
+    Ok(id)
+}
+
+fn op(node: &Value) -> Result<Op, Refusal> {
+    let label = node["op"].as_str().expect("an operation");
+    let word = |index: usize| node["params"][index].as_i64().unwrap_or(0) as u32;
+    let float = |index: usize| f32::from_bits(word(index));
+    let unsupported = |what: String| Refusal::Unsupported(format!("{label}{what}"));
+    let kind = OpKind::ALL.iter().find(|kind| kind.label() == label).ok_or_else(|| unsupported(String::new()))?;
+    let ne = four(&node["ne"]);
+    Ok(match kind {
+        OpKind::None => return Err(unsupported(String::new())),
+        OpKind::View => Op::View { ne, nb: four(&node["nb"]), offset: word(0) as usize | (word(1) as usize) << 32 },
+        OpKind::Reshape => Op::Reshape { ne },
+        OpKind::Permute => Op::Permute { axes: [0, 1, 2, 3].map(|axis| word(axis) as u8) },
+        OpKind::Transpose => Op::Transpose,
+        OpKind::GetRows => Op::GetRows,
+        OpKind::SetRows => Op::SetRows,
+        OpKind::Cpy => Op::Cpy,
+        OpKind::Cont => Op::Cont { ne },
+        OpKind::MulMat => Op::MulMat,
+        OpKind::MulMatId => Op::MulMatId,
+        OpKind::Add => Op::Add,
+        OpKind::Sub => Op::Sub,
+        OpKind::Mul => Op::Mul,
+        OpKind::Div => Op::Div,
+        OpKind::Scale => Op::Scale { scale: float(0), bias: float(1), in_place: node["view_of"].as_u64().is_some() },
+        OpKind::Repeat => Op::Repeat { ne },
+        OpKind::Concat => Op::Concat { dim: word(0) as u8 },
+        OpKind::Norm => Op::Norm { eps: float(0) },
+        OpKind::RmsNorm => Op::RmsNorm { eps: float(0) },
+        OpKind::SoftMax => Op::SoftMax { scale: float(0), max_bias: float(1) },
+        OpKind::Rope => Op::Rope(Rope {
+            n_dims: word(1),
+            mode: match word(2) {
+                0 => RopeMode::Normal,
+                2 => RopeMode::Neox,
+                other => return Err(unsupported(format!(" mode {other}"))),
+            },
+            n_ctx_orig: word(4),
+            freq_base: float(5),
+            freq_scale: float(6),
+            ext_factor: float(7),
+            attn_factor: float(8),
+            beta_fast: float(9),
+            beta_slow: float(10),
+        }),
+        OpKind::FlashAttn => Op::FlashAttn(FlashAttn {
+            scale: float(0),
+            max_bias: float(1),
+            logit_softcap: float(2),
+            precision: if word(3) == 10 { Precision::F32 } else { Precision::Default },
+        }),
+        OpKind::SumRows => Op::SumRows,
+        OpKind::Argsort => {
+            Op::Argsort { order: if word(0) == 0 { SortOrder::Ascending } else { SortOrder::Descending } }
+        }
+        OpKind::Clamp => Op::Clamp { min: float(0), max: float(1) },
+        OpKind::Sqr => Op::Sqr,
+        OpKind::Sin => Op::Sin,
+        OpKind::Tanh => Op::Unary(Unary::Tanh),
+        OpKind::Sigmoid => Op::Unary(Unary::Sigmoid),
+        OpKind::Gelu => Op::Unary(Unary::Gelu),
+        OpKind::Silu => Op::Unary(Unary::Silu),
+        OpKind::Softplus => Op::Unary(Unary::Softplus),
+        OpKind::Geglu => Op::Glu { glu: Glu::Geglu, swapped: word(1) != 0 },
+        OpKind::Swiglu => Op::Glu { glu: Glu::Swiglu, swapped: word(1) != 0 },
+        OpKind::SsmConv => Op::SsmConv,
+        OpKind::GatedDeltaNet => Op::GatedDeltaNet { snapshots: word(0) },
+    })
+}
+
+fn dtype(node: &Value) -> Result<DType, Refusal> {
+    let name = node["type"].as_str().expect("a type");
+    DType::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| Refusal::Unsupported(name.to_owned()))
+}
+
+/// Four numbers of the file.
+pub fn four(numbers: &Value) -> [usize; 4] {
+    [0, 1, 2, 3].map(|at| numbers[at].as_u64().expect("a number") as usize)
+}
