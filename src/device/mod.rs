@@ -57,6 +57,22 @@ pub enum DeviceError {
         /// Types and shapes.
         detail: String,
     },
+    /// An input of row or matrix indices names one that does not exist.
+    #[error("{op}: index {index} is outside 0..{count}")]
+    Index {
+        /// The operation.
+        op: OpKind,
+        /// The index.
+        index: i64,
+        /// Rows or matrices there are.
+        count: usize,
+    },
+    /// The plan is not one for this graph and these buffers.
+    #[error("the plan does not fit: {reason}")]
+    Plan {
+        /// What does not fit.
+        reason: String,
+    },
     /// A kernel could not be built, or the driver failed.
     #[error("{device}: {reason}")]
     Driver {

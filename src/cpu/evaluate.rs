@@ -1,0 +1,152 @@
+//! From an operation and its sources' memory to its result.
+
+use super::memory::{Values, View};
+use super::norm::{Norm, norm};
+use super::{attention, elementwise, matmul, recurrent, reduce, rope, rows};
+use crate::device::DeviceError;
+use crate::graph::Op;
+
+/// The memory that one step reads, by position.
+pub(super) struct Sources<'a>(pub(super) Vec<Option<View<'a>>>);
+
+impl<'a> Sources<'a> {
+    /// Sources `first` and after, all of which must be there.
+    fn take<const N: usize>(&self, first: usize) -> Result<[&View<'a>; N], DeviceError> {
+        let present: Vec<_> = self.0.iter().skip(first).take(N).flatten().collect();
+        present
+            .try_into()
+            .map_err(|_| DeviceError::Plan { reason: format!("source {first} or one after it is missing") })
+    }
+
+    fn optional(&self, index: usize) -> Option<&View<'a>> {
+        self.0.get(index)?.as_ref()
+    }
+}
+
+/// What a step computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kernel {
+    /// One node.
+    Op(Op),
+    /// A normalisation of source 0, scaled by source 1, shifted by the optional source 2.
+    Norm(Norm),
+    /// The sum of all sources.
+    Sum,
+    /// `x + sin²(a·x)·inv_b` of sources 0 to 2.
+    Snake,
+}
+
+/// The results of a step, one for each range that it writes.
+pub(super) fn evaluate(kernel: &Kernel, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
+    let floats = match *kernel {
+        Kernel::Op(op) => return evaluate_op(op, sources),
+        Kernel::Norm(parameters) => {
+            let [x, weight] = sources.take(0)?;
+            norm(parameters, x, Some(weight), sources.optional(2))
+        }
+        Kernel::Sum => {
+            let [first] = sources.take(0)?;
+            let addends: Vec<View> = sources.0.iter().skip(1).flatten().copied().collect();
+            elementwise::sum(first, &addends)
+        }
+        Kernel::Snake => {
+            let [x, a, inv_b] = sources.take(0)?;
+            elementwise::snake(x, a, inv_b)
+        }
+    };
+    Ok(vec![Values::Float(floats)])
+}
+
+fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
+    let map = |f: fn(f32) -> f32| sources.take(0).map(|[a]| elementwise::map(a, f));
+    let binary = |f: fn(f32, f32) -> f32| sources.take(0).map(|[a, b]| elementwise::binary(a, b, f));
+    let floats = match op {
+        Op::None | Op::View { .. } | Op::Reshape { .. } | Op::Permute { .. } | Op::Transpose => return Ok(Vec::new()),
+        Op::GetRows => {
+            let [a, ids] = sources.take(0)?;
+            return Ok(vec![rows::get_rows(a, ids)?]);
+        }
+        Op::SetRows => {
+            let [values, ids, destination] = sources.take(0)?;
+            return Ok(vec![rows::set_rows(values, ids, destination.layout())?]);
+        }
+        Op::Cpy | Op::Cont { .. } => {
+            let [a] = sources.take(0)?;
+            return Ok(vec![rows::copy(a)]);
+        }
+        Op::MulMat => {
+            let [a, b] = sources.take(0)?;
+            matmul::mul_mat(a, b)
+        }
+        Op::MulMatId => {
+            let [a, b, ids] = sources.take(0)?;
+            return Ok(vec![matmul::mul_mat_id(a, b, ids)?]);
+        }
+        Op::Add => binary(|a, b| a + b)?,
+        Op::Sub => binary(|a, b| a - b)?,
+        Op::Mul => binary(|a, b| a * b)?,
+        Op::Div => binary(|a, b| a / b)?,
+        Op::Scale { scale, bias, in_place: _ } => {
+            let [a] = sources.take(0)?;
+            elementwise::map(a, |x| x * scale + bias)
+        }
+        Op::Repeat { ne } => {
+            let [a] = sources.take(0)?;
+            rows::repeat(a, ne)
+        }
+        Op::Concat { dim } => {
+            let [a, b] = sources.take(0)?;
+            return Ok(vec![rows::concat(a, b, dim.into())]);
+        }
+        Op::Norm { eps } => {
+            let [a] = sources.take(0)?;
+            norm(Norm { centred: true, eps }, a, None, None)
+        }
+        Op::RmsNorm { eps } => {
+            let [a] = sources.take(0)?;
+            norm(Norm { centred: false, eps }, a, None, None)
+        }
+        Op::SoftMax { scale, max_bias } => {
+            let [a] = sources.take(0)?;
+            reduce::soft_max(a, sources.optional(1), sources.optional(2), scale, max_bias)
+        }
+        Op::Rope(parameters) => {
+            let [a, positions] = sources.take(0)?;
+            rope::rope(&parameters, a, positions, sources.optional(2))
+        }
+        Op::FlashAttn(parameters) => {
+            let [q, k, v] = sources.take(0)?;
+            attention::flash_attn(&parameters, [q, k, v], sources.optional(3), sources.optional(4))
+        }
+        Op::SumRows => {
+            let [a] = sources.take(0)?;
+            reduce::sum_rows(a)
+        }
+        Op::Argsort { order } => {
+            let [a] = sources.take(0)?;
+            return Ok(vec![Values::Int(reduce::argsort(a, order))]);
+        }
+        Op::Clamp { min, max } => {
+            let [a] = sources.take(0)?;
+            elementwise::map(a, |x| elementwise::hold(x, min, max))
+        }
+        Op::Sqr => map(|x| x * x)?,
+        Op::Sin => map(f32::sin)?,
+        Op::Unary(unary) => map(elementwise::unary(unary))?,
+        Op::Glu { glu, swapped } => {
+            let [a] = sources.take(0)?;
+            elementwise::gated(glu, swapped, a, sources.optional(1))
+        }
+        Op::SsmConv => {
+            let [x, c] = sources.take(0)?;
+            recurrent::ssm_conv(x, c)
+        }
+        Op::GatedDeltaNet { snapshots } => {
+            let inputs: [&View; 6] = sources.take(0)?;
+            let kept = recurrent::kept(snapshots, inputs[2].ne());
+            let result = recurrent::gated_delta_net(inputs, kept);
+            return Ok(vec![Values::Float(result.attention), Values::Float(result.snapshots)]);
+        }
+    };
+    Ok(vec![Values::Float(floats)])
+}
