@@ -18,6 +18,7 @@ mod rope;
 mod rows;
 
 use crate::device::{Device, DeviceError, DeviceInfo, Program};
+use crate::fusion::{FusionConfig, FusionState};
 use crate::graph::{BufferClass, Graph, OpKind};
 use crate::plan::{BufferId, Limits, Plan};
 use std::collections::HashMap;
@@ -60,15 +61,20 @@ struct Buffers {
 /// Programs that share a buffer run one after another; each of them uses all cores.
 pub struct CpuDevice {
     info: DeviceInfo,
+    fusion: Arc<FusionState>,
     buffers: Mutex<Buffers>,
 }
 
 impl CpuDevice {
     /// The device; all of them are alike, but a buffer belongs to the one that made it.
-    pub fn new() -> Self {
+    pub fn new(fusion: FusionConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let description = format!("{} with {cores} threads", std::env::consts::ARCH);
-        Self { info: DeviceInfo { name: "CPU".to_owned(), backend: "CPU", description }, buffers: Mutex::default() }
+        Self {
+            info: DeviceInfo { name: "CPU".to_owned(), backend: "CPU", description },
+            fusion: Arc::new(FusionState::new(fusion)),
+            buffers: Mutex::default(),
+        }
     }
 
     fn buffers(&self) -> MutexGuard<'_, Buffers> {
@@ -80,12 +86,6 @@ impl CpuDevice {
     }
 }
 
-impl Default for CpuDevice {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Device for CpuDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -94,6 +94,10 @@ impl Device for CpuDevice {
     fn limits(&self) -> Limits {
         let max_buffer_bytes = isize::MAX as usize / ALIGNMENT * ALIGNMENT;
         Limits { max_buffer_bytes, alignment: ALIGNMENT, max_bindings: usize::MAX }
+    }
+
+    fn fusion(&self) -> &Arc<FusionState> {
+        &self.fusion
     }
 
     fn create_buffer(&self, _class: BufferClass, bytes: usize) -> Result<BufferId, DeviceError> {

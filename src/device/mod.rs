@@ -1,5 +1,12 @@
 //! What a device is: buffers, and programs that run plans over them.
 
+mod buffer;
+mod context;
+
+pub use buffer::DeviceBuffer;
+pub use context::{ComputeError, Context, Run};
+
+use crate::fusion::FusionState;
 use crate::graph::{BufferClass, Graph, OpKind};
 use crate::plan::{BufferId, Limits, Plan};
 use std::sync::Arc;
@@ -92,6 +99,9 @@ pub trait Device: Send + Sync {
 
     /// What plans for this device must respect.
     fn limits(&self) -> Limits;
+
+    /// What may fuse here, and how often it did; all contexts share it.
+    fn fusion(&self) -> &Arc<FusionState>;
 
     /// Allocates a zeroed buffer.
     ///
