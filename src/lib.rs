@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod device;
 pub mod fusion;
+pub mod gguf;
 pub mod gpu;
 pub mod graph;
 pub mod plan;
