@@ -1,3 +1,4 @@
 //! The integration tests, one module for each part of the crate.
 
 mod gguf;
+mod model_golden;
