@@ -6,4 +6,6 @@ pub mod fusion;
 pub mod gguf;
 pub mod gpu;
 pub mod graph;
+pub mod model;
 pub mod plan;
+pub mod runtime;

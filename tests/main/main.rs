@@ -3,3 +3,4 @@
 mod gguf;
 mod golden_graph;
 mod golden_plans;
+mod model_golden;
