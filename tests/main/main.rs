@@ -1,0 +1,6 @@
+//! Integration tests.
+
+mod cpu;
+mod cpu_fused;
+mod cpu_golden;
+mod rig;
