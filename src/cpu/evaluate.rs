@@ -10,12 +10,10 @@ use crate::graph::Op;
 pub(super) struct Sources<'a>(pub(super) Vec<Option<View<'a>>>);
 
 impl<'a> Sources<'a> {
-    /// Sources `first` and after, all of which must be there.
-    fn take<const N: usize>(&self, first: usize) -> Result<[&View<'a>; N], DeviceError> {
-        let present: Vec<_> = self.0.iter().skip(first).take(N).flatten().collect();
-        present
-            .try_into()
-            .map_err(|_| DeviceError::Plan { reason: format!("source {first} or one after it is missing") })
+    /// The first `N` sources, all of which must be there.
+    fn take<const N: usize>(&self) -> Result<[&View<'a>; N], DeviceError> {
+        let present: Vec<_> = self.0.iter().take(N).flatten().collect();
+        present.try_into().map_err(|_| DeviceError::Plan { reason: format!("one of the first {N} sources is missing") })
     }
 
     fn optional(&self, index: usize) -> Option<&View<'a>> {
@@ -41,16 +39,16 @@ pub(super) fn evaluate(kernel: &Kernel, sources: &Sources) -> Result<Vec<Values>
     let floats = match *kernel {
         Kernel::Op(op) => return evaluate_op(op, sources),
         Kernel::Norm(parameters) => {
-            let [x, weight] = sources.take(0)?;
+            let [x, weight] = sources.take()?;
             norm(parameters, x, Some(weight), sources.optional(2))
         }
         Kernel::Sum => {
-            let [first] = sources.take(0)?;
+            let [first] = sources.take()?;
             let addends: Vec<View> = sources.0.iter().skip(1).flatten().copied().collect();
             elementwise::sum(first, &addends)
         }
         Kernel::Snake => {
-            let [x, a, inv_b] = sources.take(0)?;
+            let [x, a, inv_b] = sources.take()?;
             elementwise::snake(x, a, inv_b)
         }
     };
@@ -58,28 +56,28 @@ pub(super) fn evaluate(kernel: &Kernel, sources: &Sources) -> Result<Vec<Values>
 }
 
 fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
-    let map = |f: fn(f32) -> f32| sources.take(0).map(|[a]| elementwise::map(a, f));
-    let binary = |f: fn(f32, f32) -> f32| sources.take(0).map(|[a, b]| elementwise::binary(a, b, f));
+    let map = |f: fn(f32) -> f32| sources.take().map(|[a]| elementwise::map(a, f));
+    let binary = |f: fn(f32, f32) -> f32| sources.take().map(|[a, b]| elementwise::binary(a, b, f));
     let floats = match op {
         Op::None | Op::View { .. } | Op::Reshape { .. } | Op::Permute { .. } | Op::Transpose => return Ok(Vec::new()),
         Op::GetRows => {
-            let [a, ids] = sources.take(0)?;
+            let [a, ids] = sources.take()?;
             return Ok(vec![rows::get_rows(a, ids)?]);
         }
         Op::SetRows => {
-            let [values, ids, destination] = sources.take(0)?;
+            let [values, ids, destination] = sources.take()?;
             return Ok(vec![rows::set_rows(values, ids, destination.layout())?]);
         }
         Op::Cpy | Op::Cont { .. } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             return Ok(vec![rows::copy(a)]);
         }
         Op::MulMat => {
-            let [a, b] = sources.take(0)?;
+            let [a, b] = sources.take()?;
             matmul::mul_mat(a, b)
         }
         Op::MulMatId => {
-            let [a, b, ids] = sources.take(0)?;
+            let [a, b, ids] = sources.take()?;
             return Ok(vec![matmul::mul_mat_id(a, b, ids)?]);
         }
         Op::Add => binary(|a, b| a + b)?,
@@ -87,62 +85,62 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
         Op::Mul => binary(|a, b| a * b)?,
         Op::Div => binary(|a, b| a / b)?,
         Op::Scale { scale, bias, in_place: _ } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             elementwise::map(a, |x| x * scale + bias)
         }
         Op::Repeat { ne } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             rows::repeat(a, ne)
         }
         Op::Concat { dim } => {
-            let [a, b] = sources.take(0)?;
+            let [a, b] = sources.take()?;
             return Ok(vec![rows::concat(a, b, dim.into())]);
         }
         Op::Norm { eps } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             norm(Norm { centred: true, eps }, a, None, None)
         }
         Op::RmsNorm { eps } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             norm(Norm { centred: false, eps }, a, None, None)
         }
         Op::SoftMax { scale, max_bias } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             reduce::soft_max(a, sources.optional(1), sources.optional(2), scale, max_bias)
         }
         Op::Rope(parameters) => {
-            let [a, positions] = sources.take(0)?;
+            let [a, positions] = sources.take()?;
             rope::rope(&parameters, a, positions, sources.optional(2))
         }
         Op::FlashAttn(parameters) => {
-            let [q, k, v] = sources.take(0)?;
+            let [q, k, v] = sources.take()?;
             attention::flash_attn(&parameters, [q, k, v], sources.optional(3), sources.optional(4))
         }
         Op::SumRows => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             reduce::sum_rows(a)
         }
         Op::Argsort { order } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             return Ok(vec![Values::Int(reduce::argsort(a, order))]);
         }
         Op::Clamp { min, max } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             elementwise::map(a, |x| elementwise::hold(x, min, max))
         }
         Op::Sqr => map(|x| x * x)?,
         Op::Sin => map(f32::sin)?,
         Op::Unary(unary) => map(elementwise::unary(unary))?,
         Op::Glu { glu, swapped } => {
-            let [a] = sources.take(0)?;
+            let [a] = sources.take()?;
             elementwise::gated(glu, swapped, a, sources.optional(1))
         }
         Op::SsmConv => {
-            let [x, c] = sources.take(0)?;
+            let [x, c] = sources.take()?;
             recurrent::ssm_conv(x, c)
         }
         Op::GatedDeltaNet { snapshots } => {
-            let inputs: [&View; 6] = sources.take(0)?;
+            let inputs: [&View; 6] = sources.take()?;
             let kept = recurrent::kept(snapshots, inputs[2].ne());
             let result = recurrent::gated_delta_net(inputs, kept);
             return Ok(vec![Values::Float(result.attention), Values::Float(result.snapshots)]);

@@ -115,6 +115,10 @@ impl<'a> View<'a> {
     /// One row as f32: borrowed when it lies in memory as such, else converted.
     pub(super) fn row(&self, [i1, i2, i3]: [usize; 3]) -> Cow<'a, [f32]> {
         let width = self.layout.ne[0];
+        // Rows without elements have strides, but no memory to stride through.
+        if width == 0 {
+            return Cow::Borrowed(&[]);
+        }
         if self.layout.has_contiguous_rows() {
             let start = self.offset([0, i1, i2, i3]);
             let bytes = &self.bytes[start..start + width * self.layout.dtype.block_bytes()];
@@ -164,6 +168,9 @@ pub(super) struct Rows<'a> {
 impl Rows<'_> {
     /// One row.
     pub(super) fn get(&self, [i1, i2, i3]: [usize; 3]) -> &[f32] {
+        if self.len == 0 {
+            return &[];
+        }
         let start = i1 * self.strides[0] + i2 * self.strides[1] + i3 * self.strides[2];
         &self.data[start..start + self.len]
     }

@@ -52,12 +52,11 @@ impl<'a> Turns<'a> {
             return Self { rope, ramp: [0.0; 2], magnitude: attn_factor };
         }
         let last = f64::from(rope.n_dims) - 1.0;
-        let ramp = [pair_that_turns(rope, rope.beta_fast).floor().max(0.0), {
-            pair_that_turns(rope, rope.beta_slow).ceil().min(last)
-        }];
+        let low = pair_that_turns(rope, rope.beta_fast).floor().max(0.0);
+        let high = pair_that_turns(rope, rope.beta_slow).ceil().min(last);
         // YaRN §3.4: the scaled context flattens the attention; this sharpens it again.
         let magnitude = attn_factor * (1.0 + 0.1 * (1.0 / f64::from(rope.freq_scale)).ln());
-        Self { rope, ramp, magnitude }
+        Self { rope, ramp: [low, high], magnitude }
     }
 
     fn cos_sin(&self, position: f64, pair: usize, factor: f64) -> (f32, f32) {

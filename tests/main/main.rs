@@ -1,6 +1,10 @@
 //! The integration tests, one module for each part of the crate.
 
+mod cpu;
+mod cpu_fused;
+mod cpu_golden;
 mod gguf;
 mod golden_graph;
 mod golden_plans;
 mod model_golden;
+mod rig;
