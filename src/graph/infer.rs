@@ -1,6 +1,6 @@
 //! Shape and type rules: what an operation takes and what it gives, in one place.
 
-use super::tensor::Layout;
+use super::tensor::{Layout, count};
 use super::{DType, GraphError, Op, OpKind, Tensor};
 
 /// Layout of an operation's result.
@@ -88,10 +88,6 @@ impl<'a> Sources<'a> {
     }
 }
 
-fn elements(ne: [usize; 4]) -> Option<usize> {
-    ne.iter().try_fold(1usize, |product, &n| product.checked_mul(n))
-}
-
 /// Checks an operation's sources and gives the layout of its result.
 ///
 /// # Errors
@@ -107,7 +103,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         Op::Reshape { ne } => {
             let [a] = s.required(0)?;
             s.contiguous(0)?;
-            s.parameter(elements(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
+            s.parameter(count(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
             Ok(Inferred::shared(Layout::contiguous(a.dtype(), ne)?, 0, 0))
         }
         Op::Permute { axes } => {
@@ -163,7 +159,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         }
         Op::Cont { ne } => {
             let [a] = s.required(0)?;
-            s.parameter(elements(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
+            s.parameter(count(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
             Inferred::fresh(a.dtype(), ne)
         }
         Op::MulMat => {
@@ -339,7 +335,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.check(5, state == [size, size, heads, batch], || format!("[{size}, {size}, {heads}, {batch}]"))?;
             s.parameter(snapshots > 0, "snapshots", snapshots, "at least 1")?;
             let too_large = GraphError::Size { dtype: DType::F32, ne: v };
-            let kept = elements([size, snapshots as usize, batch, 1]);
+            let kept = count([size, snapshots as usize, batch, 1]);
             let rows = kept.and_then(|kept| kept.checked_add(tokens.checked_mul(batch)?)).ok_or(too_large)?;
             Inferred::fresh(DType::F32, [size * heads, rows, 1, 1])
         }
@@ -363,7 +359,7 @@ fn view(s: &Sources<'_>, a: &Tensor, ne: [usize; 4], nb: [usize; 4], offset: usi
     s.parameter(whole, "nb", format!("{nb:?}"), format!("multiples of {unit} bytes"))?;
     let blocks = ne[0].is_multiple_of(a.dtype().block_size());
     s.parameter(blocks, "ne", format!("{ne:?}"), format!("rows of whole blocks of {}", a.dtype().block_size()))?;
-    s.parameter(elements(ne).is_some(), "ne", format!("{ne:?}"), "a product that fits")?;
+    s.parameter(count(ne).is_some(), "ne", format!("{ne:?}"), "a product that fits")?;
     let layout = Layout { dtype: a.dtype(), ne, nb };
     s.parameter(layout.checked_extent().is_some(), "nb", format!("{nb:?}"), "an extent that fits")?;
     Ok(Inferred::shared(layout, 0, offset))

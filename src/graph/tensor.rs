@@ -48,6 +48,13 @@ pub struct ViewOf {
     pub offset: usize,
 }
 
+/// The number of elements of a shape; `None` if it overflows, also where a zero dimension would hide that, so that the
+/// product of any of the dimensions of a tensor fits.
+pub(super) fn count(ne: [usize; 4]) -> Option<usize> {
+    ne.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)))?;
+    Some(ne.iter().product())
+}
+
 /// Type, shape and strides: how elements lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
@@ -70,6 +77,7 @@ impl Layout {
     }
 
     fn dense_strides(dtype: DType, ne: [usize; 4]) -> Option<[usize; 4]> {
+        count(ne)?;
         let nb1 = dtype.row_bytes(ne[0])?;
         let nb2 = nb1.checked_mul(ne[1])?;
         let nb3 = nb2.checked_mul(ne[2])?;

@@ -135,6 +135,11 @@ impl Model {
         &self.tensors
     }
 
+    /// The tensors that graphs read, in the order of the file.
+    pub fn weights(&self) -> impl Iterator<Item = &TensorSpec> {
+        self.tensors.iter().filter(|spec| self.weights.contains_key(&spec.name))
+    }
+
     /// The bytes of a tensor.
     ///
     /// # Errors

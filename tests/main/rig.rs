@@ -4,9 +4,9 @@ use half::{bf16, f16};
 use std::sync::Arc;
 use wgfuse::cpu::CpuDevice;
 use wgfuse::device::{Device, DeviceError};
-use wgfuse::fusion::{FusionId, TABLE};
+use wgfuse::fusion::{FusionConfig, FusionId, Matcher, TABLE};
 use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, TensorId};
-use wgfuse::plan::{self, BufferId, Group, Leaves, Place, Plan, Slot};
+use wgfuse::plan::{self, BufferId, Group, Leaves, Place, Plan, PlanOptions, Slot};
 
 /// Numbers in row-major order with their shape.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,8 +162,9 @@ impl Rig {
     pub fn try_run(mut self, outputs: &[TensorId], change: impl FnOnce(&mut Plan)) -> Result<Ran, DeviceError> {
         for &id in outputs {
             self.graph.expand(id).unwrap();
+            self.graph.set_output(id).unwrap();
         }
-        let device = CpuDevice::new();
+        let device = CpuDevice::new(FusionConfig::default());
         let mut leaves = Leaves::new();
         for &id in self.graph.leaves() {
             let class = self.graph.class(id);
@@ -173,7 +174,8 @@ impl Rig {
                 leaves.insert(id, Slot { place: Place::Buffer(buffer), offset: 0, bytes });
             }
         }
-        let mut plan = plan::plan(&self.graph, &leaves, &device.limits()).unwrap();
+        let options = PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() };
+        let mut plan = plan::plan(&self.graph, &leaves, &device.limits(), &options).unwrap();
         change(&mut plan);
         let arenas: Vec<BufferId> = plan
             .placement
