@@ -72,7 +72,8 @@ impl<'a> Turns<'a> {
             let keep = (1.0 - along) * f64::from(rope.ext_factor);
             scaled * (1.0 - keep) + original * keep
         };
-        let (sin, cos) = angle.sin_cos();
+        // Angles are f32 numbers by definition: small frequency factors make them so large that it shows.
+        let (sin, cos) = f64::from(angle as f32).sin_cos();
         ((cos * self.magnitude) as f32, (sin * self.magnitude) as f32)
     }
 }

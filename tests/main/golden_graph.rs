@@ -24,6 +24,7 @@ pub struct Model {
     /// The architecture.
     pub arch: String,
     json: Value,
+    logits: PathBuf,
 }
 
 /// One graph of a model.
@@ -57,10 +58,21 @@ fn model(path: &Path) -> Model {
     let text = std::fs::read(path).expect("a readable file");
     let json: Value = serde_json::from_slice(&text).expect("valid JSON");
     let arch = json["arch"].as_str().expect("an architecture").to_owned();
-    Model { name, arch, json }
+    Model { name, arch, json, logits: path.with_extension("logits.f32") }
 }
 
 impl Model {
+    /// The file.
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    /// The rows of logits: those of the prefill, then those of the decode.
+    pub fn logits(&self) -> Vec<f32> {
+        let bytes = std::fs::read(&self.logits).expect("a readable file");
+        bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
+    }
+
     /// The `prefill` or `decode` graph.
     pub fn graph(&self, phase: &str) -> Result<Golden, Refusal> {
         let nodes = self.json[phase]["nodes"].as_array().expect("nodes");

@@ -2,9 +2,10 @@
 
 mod cpu;
 mod cpu_fused;
-mod cpu_golden;
 mod gguf;
 mod golden_graph;
+mod golden_models;
 mod golden_plans;
 mod model_golden;
+mod protocol;
 mod rig;
