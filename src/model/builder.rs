@@ -225,7 +225,7 @@ impl Builder<'_> {
     pub(super) fn view_1d(&mut self, a: TensorId, n: usize, offset: usize) -> Result<TensorId, ModelError> {
         let unit = self.graph.tensor(a).nb()[0];
         let row = unit * n;
-        Ok(self.graph.view(a, [n, 1, 1, 1], [unit, row, row, row], offset)?)
+        self.view(a, [n, 1, 1, 1], [unit, row, row, row], offset)
     }
 
     /// Rows of `a`, `row` bytes apart, from byte `offset` on.
@@ -238,7 +238,7 @@ impl Builder<'_> {
     ) -> Result<TensorId, ModelError> {
         let unit = self.graph.tensor(a).nb()[0];
         let plane = row * rows;
-        Ok(self.graph.view(a, [n, rows, 1, 1], [unit, row, plane, plane], offset)?)
+        self.view(a, [n, rows, 1, 1], [unit, row, plane, plane], offset)
     }
 
     /// Planes of `a`, with the strides of rows and planes in bytes, from byte `offset` on.
@@ -250,7 +250,14 @@ impl Builder<'_> {
         offset: usize,
     ) -> Result<TensorId, ModelError> {
         let unit = self.graph.tensor(a).nb()[0];
-        Ok(self.graph.view(a, [n, rows, planes, 1], [unit, row, plane, plane * planes], offset)?)
+        self.view(a, [n, rows, planes, 1], [unit, row, plane, plane * planes], offset)
+    }
+
+    /// A view; an empty one of a batch without outputs may be asked to start past the end of what it looks at.
+    fn view(&mut self, a: TensorId, ne: [usize; 4], nb: [usize; 4], offset: usize) -> Result<TensorId, ModelError> {
+        let end = self.graph.tensor(a).layout().extent();
+        let offset = if ne.contains(&0) { offset.min(end) } else { offset };
+        Ok(self.graph.view(a, ne, nb, offset)?)
     }
 
     /// One layer: `x [n_embd, n_tokens]` to `[n_embd, n_tokens]`, or `[n_embd, n_outputs]` where `last`.

@@ -399,3 +399,41 @@ pub fn dummy_tokens(seed: u64, stream: u64, n: usize, n_vocab: usize) -> Vec<i32
     let vocabulary = (n_vocab as u64).clamp(1, i32::MAX as u64);
     (0..n as u64).map(|i| (mix64(start.wrapping_add(i)) % vocabulary) as i32).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_differ_in_known_keys() {
+        for row in ARCHS {
+            for (key, _) in row.tiny {
+                assert!(KEYS.iter().any(|(known, _)| known.strip_prefix('.') == Some(key)), "{}: {key}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_tensor_has_a_place_in_files() {
+        for variant in Variant::all() {
+            let row = arch::find(variant.arch).unwrap();
+            let metadata = metadata(row, variant.experts).unwrap();
+            let structure = Structure::read(row, &Facts::of_dummy(row.name, &metadata)).unwrap();
+            assert_eq!(structure.wants().without_place(), [""; 0], "{variant}");
+        }
+    }
+
+    #[test]
+    fn narrow_types_round_and_integers_are_zero() {
+        let bytes = |dtype| weights(&TensorSpec { name: "w".to_owned(), dtype, ne: [3, 1, 1, 1] }, 1);
+        let wide: Vec<f32> = bytes(DType::F32).as_chunks::<4>().0.iter().map(|&x| f32::from_le_bytes(x)).collect();
+        let half = bytes(DType::F16);
+        let half = half.as_chunks::<2>().0.iter().map(|&x| half::f16::from_le_bytes(x));
+        assert!(half.eq(wide.iter().map(|&x| half::f16::from_f32(x))));
+        let brain = bytes(DType::BF16);
+        let brain = brain.as_chunks::<2>().0.iter().map(|&x| half::bf16::from_le_bytes(x));
+        assert!(brain.eq(wide.iter().map(|&x| half::bf16::from_f32(x))));
+        assert_eq!(bytes(DType::I32), [0; 12]);
+        assert_eq!(bytes(DType::I64), [0; 24]);
+    }
+}

@@ -274,6 +274,12 @@ impl Wants {
         self.tensor(site, stem, Part::InputScale, &[factors], Need::Unread);
     }
 
+    /// Tensors that have no place in [`FILE_ORDER`].
+    #[cfg(test)]
+    pub(super) fn without_place(&self) -> Vec<&str> {
+        self.list.iter().filter(|want| want.rank.1 == FILE_ORDER.len()).map(|want| want.name.as_str()).collect()
+    }
+
     /// Every tensor, all f32, in the order of a file.
     pub(super) fn all(mut self) -> Vec<TensorSpec> {
         self.list.sort_by_key(|want| want.rank);
@@ -305,6 +311,18 @@ impl Wants {
         match given.iter().find(|spec| found.contains_key(spec.name.as_str())) {
             Some(spec) => Err(ModelError::UnexpectedTensor { tensor: spec.name.clone(), arch }),
             None => Ok(read),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FILE_ORDER;
+
+    #[test]
+    fn every_place_in_a_file_is_one_tensors() {
+        for (at, entry) in FILE_ORDER.iter().enumerate() {
+            assert!(!FILE_ORDER[..at].contains(entry), "{entry:?}");
         }
     }
 }

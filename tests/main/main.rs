@@ -6,6 +6,7 @@ mod gguf;
 mod golden_graph;
 mod golden_models;
 mod golden_plans;
+mod model;
 mod model_golden;
 mod protocol;
 mod rig;

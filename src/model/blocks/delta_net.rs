@@ -136,6 +136,7 @@ impl Block for GatedDelta {
     fn wants(&self, wants: &mut Wants) {
         let Self { n_embd, state, heads_v, kernel, .. } = *self;
         let (inner, channels, site) = (self.inner(), self.channels(), self.site());
+        // The reference applies no scales in this block.
         wants.linear(site, Stem::AttnQkv, &[n_embd, channels], None, Need::Unread);
         wants.linear(site, Stem::AttnGate, &[n_embd, inner], None, Need::Unread);
         wants.tensor(site, Stem::SsmConv1d, Part::Weight, &[kernel, channels], Need::Required);

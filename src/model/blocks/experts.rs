@@ -162,27 +162,22 @@ impl Experts {
     /// The sum of `y [n_embd, used, n_tokens]` over the used experts.
     fn sum(&self, b: &mut Builder<'_>, y: TensorId) -> Result<TensorId, ModelError> {
         let t = b.graph.tensor(y);
-        let ([n_embd, used, n_tokens, _], nb) = (t.ne(), t.nb());
-        let mut parts = Vec::with_capacity(used);
-        for expert in 0..used {
+        let ([n_embd, _, n_tokens, _], nb) = (t.ne(), t.nb());
+        let mut part = |expert: usize| {
             let part = b.view_2d(y, [n_embd, n_tokens], nb[2], expert * nb[1])?;
             b.graph.expand(part)?;
-            parts.push(part);
+            Ok::<_, ModelError>(part)
+        };
+        let mut sum = part(0)?;
+        let others: Vec<TensorId> = (1..self.used).map(part).collect::<Result<_, _>>()?;
+        if others.is_empty() {
+            return Ok(b.graph.cont(sum, [n_embd, n_tokens, 1, 1])?);
         }
-        let mut parts = parts.into_iter();
-        let mut sum = parts.next();
-        for part in parts {
-            sum = match sum {
-                Some(sum) => Some(b.graph.add(sum, part)?),
-                None => Some(part),
-            };
-            sum.map_or(Ok(()), |sum| b.graph.expand(sum))?;
+        for other in others {
+            sum = b.graph.add(sum, other)?;
+            b.graph.expand(sum)?;
         }
-        // One expert has nothing to add up, and its view has gaps between the rows.
-        match sum.filter(|_| used > 1) {
-            Some(sum) => Ok(sum),
-            None => Ok(b.graph.cont(y, [n_embd, n_tokens, 1, 1])?),
-        }
+        Ok(sum)
     }
 }
 
