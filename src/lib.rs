@@ -7,5 +7,8 @@ pub mod gguf;
 pub mod gpu;
 pub mod graph;
 pub mod model;
+mod open;
 pub mod plan;
 pub mod runtime;
+
+pub use open::{list_devices, open_device, open_device_with};

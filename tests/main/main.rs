@@ -2,10 +2,12 @@
 
 mod cpu;
 mod cpu_fused;
+mod devices;
 mod gguf;
 mod golden_graph;
 mod golden_models;
 mod golden_plans;
+mod gpu;
 mod model;
 mod model_golden;
 mod protocol;

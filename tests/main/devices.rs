@@ -1,0 +1,30 @@
+//! The GPU devices that tests run on.
+
+use std::sync::{Arc, OnceLock};
+use wgfuse::device::Device;
+use wgfuse::gpu::{self, GpuDevice, OpenOptions};
+
+/// Every adapter once as it is, and Vulkan ones once more without what GL lacks.
+pub fn devices() -> &'static [Arc<GpuDevice>] {
+    static DEVICES: OnceLock<Vec<Arc<GpuDevice>>> = OnceLock::new();
+    let devices = DEVICES.get_or_init(|| {
+        let mut devices = Vec::new();
+        for info in gpu::list() {
+            let options = OpenOptions { name: Some(info.name.clone()), ..OpenOptions::default() };
+            devices.push(GpuDevice::open_with(&options).expect("a listed device opens"));
+            if info.backend == "VK" {
+                let plain = OpenOptions { f16: false, subgroups: false, ..options };
+                devices.push(GpuDevice::open_with(&plain).expect("a listed device opens"));
+            }
+        }
+        for device in &devices {
+            println!("{}: {}", device.info().name, device.info().description);
+        }
+        devices
+    });
+    if devices.is_empty() {
+        println!("skipped: no GPU adapter here");
+        assert!(std::env::var_os("WGFUSE_REQUIRE_GPU").is_none_or(|v| v != "1"), "WGFUSE_REQUIRE_GPU=1 and no GPU");
+    }
+    devices
+}
