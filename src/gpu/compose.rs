@@ -7,7 +7,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Kernel sources by file stem.
-const SOURCES: &[(&str, &str)] = &[];
+const SOURCES: &[(&str, &str)] = &[
+    ("argsort", include_str!("../../wgsl/argsort.wgsl")),
+    ("attention", include_str!("../../wgsl/attention.wgsl")),
+    ("gated_delta_net", include_str!("../../wgsl/gated_delta_net.wgsl")),
+    ("matmul", include_str!("../../wgsl/matmul.wgsl")),
+    ("matvec", include_str!("../../wgsl/matvec.wgsl")),
+    ("norm", include_str!("../../wgsl/norm.wgsl")),
+    ("reduce", include_str!("../../wgsl/reduce.wgsl")),
+    ("rope", include_str!("../../wgsl/rope.wgsl")),
+    ("soft_max", include_str!("../../wgsl/soft_max.wgsl")),
+    ("ssm_conv", include_str!("../../wgsl/ssm_conv.wgsl")),
+];
 
 /// The whole source of a dispatch's kernel for an adapter.
 ///

@@ -3,3 +3,4 @@
 pub mod caps;
 pub mod compose;
 pub mod dispatch;
+pub mod ops;
