@@ -7,6 +7,10 @@ pub struct Caps {
     pub f16: bool,
     /// Subgroup reductions and shuffles.
     pub subgroups: bool,
+    /// Fewest threads of a subgroup; meaningless without [`Caps::subgroups`].
+    pub min_subgroup: u32,
+    /// Most threads of a subgroup; meaningless without [`Caps::subgroups`].
+    pub max_subgroup: u32,
     /// Storage buffers that one kernel can bind.
     pub max_bindings: u32,
     /// Workgroups per dimension of a grid.

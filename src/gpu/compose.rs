@@ -5,31 +5,62 @@ use super::dispatch::{Access, Binding, Dispatch, Param, ParamType, Switch};
 use crate::graph::DType;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
-/// Kernel sources by file stem.
-const SOURCES: &[(&str, &str)] = &[
-    ("argsort", include_str!("../../wgsl/argsort.wgsl")),
-    ("attention", include_str!("../../wgsl/attention.wgsl")),
-    ("gated_delta_net", include_str!("../../wgsl/gated_delta_net.wgsl")),
-    ("matmul", include_str!("../../wgsl/matmul.wgsl")),
-    ("matvec", include_str!("../../wgsl/matvec.wgsl")),
-    ("norm", include_str!("../../wgsl/norm.wgsl")),
-    ("reduce", include_str!("../../wgsl/reduce.wgsl")),
-    ("rope", include_str!("../../wgsl/rope.wgsl")),
-    ("soft_max", include_str!("../../wgsl/soft_max.wgsl")),
-    ("ssm_conv", include_str!("../../wgsl/ssm_conv.wgsl")),
+macro_rules! sources {
+    ($($name:literal,)+) => {
+        &[$(($name, include_str!(concat!("../../wgsl/", $name, ".wgsl"))),)+]
+    };
+}
+
+/// Kernel sources, and what they import, by file stem.
+const SOURCES: &[(&str, &str)] = sources![
+    "activation",
+    "add_chain",
+    "argsort",
+    "attention",
+    "binary",
+    "concat",
+    "copy",
+    "gated_delta_net",
+    "get_rows",
+    "glu",
+    "index",
+    "matmul",
+    "matvec",
+    "merge",
+    "norm",
+    "reduce",
+    "repeat",
+    "rope",
+    "selftest_subgroups",
+    "selftest_sum",
+    "set_rows",
+    "snake",
+    "soft_max",
+    "ssm_conv",
+    "sum_rows",
+    "unary",
 ];
+
+/// All sources, parsed once.
+static ENVIRONMENT: LazyLock<Result<minijinja::Environment<'static>, String>> = LazyLock::new(|| {
+    let mut environment = minijinja::Environment::new();
+    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    for (name, source) in SOURCES {
+        environment.add_template(name, source).map_err(|error| format!("{name}: {error:#}"))?;
+    }
+    Ok(environment)
+});
 
 /// The whole source of a dispatch's kernel for an adapter.
 ///
 /// # Errors
 /// What the template engine says: an unknown kernel, or a source that uses a switch the dispatch does not have.
 pub fn compose(dispatch: &Dispatch, caps: &Caps) -> Result<String, minijinja::Error> {
-    let mut environment = minijinja::Environment::new();
-    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    for (name, source) in SOURCES {
-        environment.add_template(name, source)?;
-    }
+    let environment = ENVIRONMENT
+        .as_ref()
+        .map_err(|error| minijinja::Error::new(minijinja::ErrorKind::SyntaxError, error.clone()))?;
     let mut context: BTreeMap<&str, minijinja::Value> =
         dispatch.switches.iter().map(|(name, value)| (*name, switch_value(value))).collect();
     context.insert("wg", dispatch.workgroup.into());
@@ -44,6 +75,7 @@ fn switch_value(switch: &Switch) -> minijinja::Value {
         Switch::Bool(value) => (*value).into(),
         Switch::Int(value) => (*value).into(),
         Switch::Str(value) => (*value).into(),
+        Switch::Ints(values) => values.clone().into(),
     }
 }
 
@@ -117,6 +149,10 @@ fn load(text: &mut String, role: &str, dtype: DType, halves: bool) {
         (DType::I64, _) => ("i32", format!("{role}_data[2u * {at}]")),
     };
     let _ = writeln!(text, "fn {role}_load(i: u32) -> {result} {{ return {expression}; }}");
+    if dtype == DType::I64 {
+        // For copies, which keep all bits.
+        let _ = writeln!(text, "fn {role}_load_high(i: u32) -> i32 {{ return {role}_data[2u * {at} + 1u]; }}");
+    }
 }
 
 fn store(text: &mut String, role: &str, dtype: DType, halves: bool) {
@@ -145,7 +181,13 @@ fn store(text: &mut String, role: &str, dtype: DType, halves: bool) {
             )
         }
         (DType::I32, _) => ("i32", format!("{role}_data[{at}] = v;")),
-        (DType::I64, _) => ("i32", format!("{role}_data[2u * {at}] = v; {role}_data[2u * {at} + 1u] = v >> 31u;")),
+        (DType::I64, _) => ("i32", format!("{role}_store_words(i, v, v >> 31u);")),
     };
     let _ = writeln!(text, "fn {role}_store(i: u32, v: {value}) {{ {statement} }}");
+    if dtype == DType::I64 {
+        let _ = writeln!(
+            text,
+            "fn {role}_store_words(i: u32, low: i32, high: i32) {{ {role}_data[2u * {at}] = low; {role}_data[2u * {at} + 1u] = high; }}"
+        );
+    }
 }

@@ -8,6 +8,7 @@ use super::caps::Caps;
 use crate::device::DeviceError;
 use crate::graph::{BufferClass, DType, Graph, OpKind, Tensor, TensorId};
 use crate::plan::{Place, Placement};
+use std::fmt;
 
 /// Bytes of parameters that every adapter takes as immediates.
 pub const MAX_PARAM_BYTES: usize = 128;
@@ -65,6 +66,8 @@ pub enum Switch {
     Int(u32),
     /// A choice.
     Str(&'static str),
+    /// Several numbers.
+    Ints(Vec<u32>),
 }
 
 /// One launch of a kernel.
@@ -131,6 +134,49 @@ impl<'a> Context<'a> {
                 workgroup: 64,
                 grid: [1; 3],
             },
+        }
+    }
+}
+
+/// One line: the kernel and its switches, the buffers, the parameters, the threads.
+impl fmt::Display for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kernel)?;
+        for (name, value) in &self.switches {
+            write!(f, " {name}={value}")?;
+        }
+        for (index, Binding { role, place, dtype, access }) in self.bindings.iter().enumerate() {
+            let separator = if index == 0 { " |" } else { "," };
+            write!(f, "{separator} {role} {dtype}")?;
+            match place {
+                Place::Arena(arena) => write!(f, " arena {arena}")?,
+                Place::Buffer(id) => write!(f, " buffer {}", id.0)?,
+            }
+            f.write_str(match access {
+                Access::Read => " read",
+                Access::SharedRead => " shared",
+                Access::Write => " write",
+            })?;
+        }
+        f.write_str(" |")?;
+        for Param { name, kind, bits } in &self.params {
+            match kind {
+                ParamType::U32 => write!(f, " {name}={bits}")?,
+                ParamType::F32 => write!(f, " {name}={:?}", f32::from_bits(*bits))?,
+            }
+        }
+        let [x, y, z] = self.grid;
+        write!(f, " | {x}x{y}x{z} of {}", self.workgroup)
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Str(value) => f.write_str(value),
+            Self::Ints(values) => write!(f, "{values:?}"),
         }
     }
 }
@@ -273,11 +319,25 @@ impl Encoder<'_> {
         self
     }
 
+    /// Binds read-write what is in one buffer with something written or shared: a caller may have put a weight beside a
+    /// cache, and wgpu refuses one buffer bound both ways.
+    fn share_places(&mut self) {
+        let bindings = &mut self.dispatch.bindings;
+        let shared: Vec<_> =
+            bindings.iter().filter(|binding| binding.access != Access::Read).map(|binding| binding.place).collect();
+        for binding in bindings.iter_mut() {
+            if binding.access == Access::Read && shared.contains(&binding.place) {
+                binding.access = Access::SharedRead;
+            }
+        }
+    }
+
     /// The dispatch.
     ///
     /// # Errors
     /// The first thing that did not fit: a tensor without memory, a number over 32 bits, too many parameters or bindings.
-    pub fn finish(self) -> Result<Dispatch, DeviceError> {
+    pub fn finish(mut self) -> Result<Dispatch, DeviceError> {
+        self.share_places();
         let bytes = self.dispatch.params.len() * size_of::<u32>();
         let bindings = self.dispatch.bindings.len();
         let this = if bytes > MAX_PARAM_BYTES {

@@ -3,16 +3,13 @@
 use super::threads_for;
 use crate::device::DeviceError;
 use crate::gpu::dispatch::{Context, Dispatch, Encoder, Switch};
-use crate::graph::{FlashAttn, Op, TensorId};
+use crate::graph::{FlashAttn, TensorId};
 
 /// Encodes a SOFT_MAX node.
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when something does not fit 32 bits.
-pub fn encode_soft_max(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
-    let Op::SoftMax { scale, max_bias } = *cx.tensor(node).op() else {
-        return Err(cx.unsupported(cx.tensor(node).kind(), "a soft-max"));
-    };
+pub fn soft_max(cx: &Context<'_>, node: TensorId, scale: f32, max_bias: f32) -> Result<Vec<Dispatch>, DeviceError> {
     let source = cx.source(node, 0)?;
     let layout = cx.tensor(node).layout();
     let encoder = cx
@@ -36,11 +33,10 @@ pub fn encode_soft_max(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when a query row does not fit workgroup memory.
-pub fn encode_flash(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn flash(cx: &Context<'_>, node: TensorId, attn: &FlashAttn) -> Result<Vec<Dispatch>, DeviceError> {
     let tensor = cx.tensor(node);
-    let Op::FlashAttn(FlashAttn { scale, max_bias, logit_softcap, precision: _ }) = *tensor.op() else {
-        return Err(cx.unsupported(tensor.kind(), "attention"));
-    };
+    // Sums are f32 whatever precision is asked for.
+    let FlashAttn { scale, max_bias, logit_softcap, precision: _ } = *attn;
     let (q, k, v) = (cx.source(node, 0)?, cx.source(node, 1)?, cx.source(node, 2)?);
     let [head_size, tokens, heads, batches] = cx.tensor(q).ne();
     let [_, keys, kv_heads, kv_batches] = cx.tensor(k).ne();

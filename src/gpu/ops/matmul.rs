@@ -18,7 +18,7 @@ const LISTED: u32 = 1024;
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when something does not fit 32 bits.
-pub fn encode(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn mul_mat(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
     let (matrix, columns) = (cx.source(node, 0)?, cx.source(node, 1)?);
     let [k, m, a2, a3] = cx.tensor(matrix).ne();
     let [_, n, b2, b3] = cx.tensor(columns).ne();
@@ -53,7 +53,7 @@ pub fn encode(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceE
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when something does not fit 32 bits.
-pub fn encode_by_id(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn mul_mat_id(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
     let (matrices, columns, ids) = (cx.source(node, 0)?, cx.source(node, 1)?, cx.source(node, 2)?);
     let [k, m, experts, _] = cx.tensor(matrices).ne();
     let [used, tokens, _, _] = cx.tensor(ids).ne();

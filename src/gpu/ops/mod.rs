@@ -1,16 +1,23 @@
-//! Encoders: one file per operation family, each of which turns groups into dispatches of the kernels in `wgsl/`.
+//! Encoders, one file per family of operations: a group in, dispatches out, no GPU needed.
 
 pub mod attention;
+pub mod elementwise;
 pub mod matmul;
 pub mod norm;
 pub mod recurrent;
 pub mod rope;
+pub mod rows;
 pub mod sort;
+#[cfg(test)]
+mod tests;
 
 use super::caps::Caps;
 
-#[cfg(test)]
-mod tests;
+/// All dimensions.
+const ALL: [usize; 4] = [0, 1, 2, 3];
+
+/// The dimensions whose sizes turn an index into coordinates.
+const OUTER: [usize; 3] = [0, 1, 2];
 
 /// Threads for a workgroup that shares `work` items: a power of two that leaves each thread a few of them.
 fn threads_for(work: usize, caps: &Caps) -> u32 {

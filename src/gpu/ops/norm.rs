@@ -9,7 +9,7 @@ use crate::graph::{Op, TensorId};
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when a weight or bias row is not as long as the norm's rows.
-pub fn encode(cx: &Context<'_>, nodes: &[TensorId]) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn norm(cx: &Context<'_>, nodes: &[TensorId]) -> Result<Vec<Dispatch>, DeviceError> {
     let (Some(&norm), Some(&last)) = (nodes.first(), nodes.last()) else { return Ok(Vec::new()) };
     let (centred, eps) = if let Op::Norm { eps } = *cx.tensor(norm).op() {
         (true, eps)

@@ -8,7 +8,7 @@ use crate::graph::{DType, Op, TensorId};
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when something does not fit 32 bits.
-pub fn encode_conv(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn ssm_conv(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
     let (rows, kernels) = (cx.source(node, 0)?, cx.source(node, 1)?);
     let dispatch = cx
         .kernel("ssm_conv", node)
@@ -26,7 +26,7 @@ pub fn encode_conv(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, De
 /// Threads of a workgroup of the delta net.
 const THREADS: u32 = 64;
 
-/// Threads that share a row of the state at most: no subgroup is smaller.
+/// Threads that share a row of the state at most: few subgroups are smaller.
 const LANES: usize = 4;
 
 /// Encodes a GATED_DELTA_NET node, or one with the CPY of its snapshots, which then go straight to the copy's
@@ -35,7 +35,7 @@ const LANES: usize = 4;
 /// # Errors
 /// [`DeviceError::Unsupported`] for head sizes that are no multiple of 4 or over 256, and for destinations that are not
 /// f32 `[size² · heads, batch, slots]` with dense rows.
-pub fn encode_delta_net(cx: &Context<'_>, nodes: &[TensorId]) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn gated_delta_net(cx: &Context<'_>, nodes: &[TensorId]) -> Result<Vec<Dispatch>, DeviceError> {
     let Some((&node, copies)) = nodes.split_first() else { return Ok(Vec::new()) };
     let tensor = cx.tensor(node);
     let unsupported = |detail: String| Err(cx.unsupported(tensor.kind(), detail));
@@ -56,7 +56,7 @@ pub fn encode_delta_net(cx: &Context<'_>, nodes: &[TensorId]) -> Result<Vec<Disp
         .workgroup(THREADS)
         .switch("size", Switch::Int(size as u32))
         .switch("lanes", Switch::Int(lanes as u32))
-        .switch("shuffles", Switch::Bool(cx.caps.subgroups && lanes > 1))
+        .switch("shuffles", Switch::Bool(cx.caps.subgroups && lanes > 1 && cx.caps.min_subgroup as usize >= lanes))
         .switch("gate_per_channel", Switch::Bool(cx.tensor(gates).ne()[0] != 1))
         .switch("write_through", Switch::Bool(!copies.is_empty()))
         .input("q", q)

@@ -2,17 +2,14 @@
 
 use crate::device::DeviceError;
 use crate::gpu::dispatch::{Context, Dispatch, Switch};
-use crate::graph::{Op, Rope, RopeMode, TensorId};
+use crate::graph::{Rope, RopeMode, TensorId};
 use std::f64::consts::TAU;
 
 /// Encodes a ROPE node.
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] for frequencies that grow along the row or exceed a turn per position.
-pub fn encode(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
-    let Op::Rope(rope) = *cx.tensor(node).op() else {
-        return Err(cx.unsupported(cx.tensor(node).kind(), "turning"));
-    };
+pub fn rope(cx: &Context<'_>, node: TensorId, rope: &Rope) -> Result<Vec<Dispatch>, DeviceError> {
     let (source, positions) = (cx.source(node, 0)?, cx.source(node, 1)?);
     let layout = cx.tensor(node).layout();
     let pairs = rope.n_dims / 2;
@@ -43,7 +40,7 @@ pub fn encode(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceE
     }
     let mut magnitude = rope.attn_factor;
     if yarn {
-        let (start, length) = ramp(&rope);
+        let (start, length) = ramp(rope);
         magnitude *= 1.0 - 0.1 * rope.freq_scale.ln();
         encoder = encoder
             .float("ramp_start", start)

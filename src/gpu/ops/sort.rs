@@ -3,7 +3,7 @@
 use super::threads_for;
 use crate::device::DeviceError;
 use crate::gpu::dispatch::{Context, Dispatch, Switch};
-use crate::graph::{Op, SortOrder, TensorId};
+use crate::graph::{SortOrder, TensorId};
 
 /// Bytes of workgroup memory per element: its key and its index.
 const SLOT_BYTES: usize = 8;
@@ -12,10 +12,7 @@ const SLOT_BYTES: usize = 8;
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] when something does not fit 32 bits.
-pub fn encode(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
-    let Op::Argsort { order } = *cx.tensor(node).op() else {
-        return Err(cx.unsupported(cx.tensor(node).kind(), "sorting"));
-    };
+pub fn argsort(cx: &Context<'_>, node: TensorId, order: SortOrder) -> Result<Vec<Dispatch>, DeviceError> {
     let source = cx.source(node, 0)?;
     let layout = cx.tensor(node).layout();
     let (length, rows) = (layout.ne[0], layout.rows());

@@ -1,15 +1,12 @@
 //! Every kernel in every form that its encoder asks for is sound WGSL, for adapters with and without subgroups and f16.
 
-use super::{attention, matmul, norm, recurrent, rope, sort};
-use crate::device::DeviceError;
 use crate::fusion::TABLE;
 use crate::gpu::caps::Caps;
 use crate::gpu::compose::compose;
-use crate::gpu::dispatch::{Context, Dispatch};
-use crate::graph::{
-    DType, FlashAttn, Graph, GraphError, LeafKind, OpKind, Precision, Rope, RopeMode, SortOrder, TensorId,
-};
-use crate::plan::{BufferId, Leaves, Limits, Place, Slot, plan};
+use crate::gpu::dispatch::Context;
+use crate::gpu::encode::encode;
+use crate::graph::{DType, FlashAttn, Graph, GraphError, LeafKind, Precision, Rope, RopeMode, SortOrder, TensorId};
+use crate::plan::{BufferId, Group, Leaves, Limits, Place, Slot, plan};
 
 const LIMITS: Limits = Limits { max_buffer_bytes: 1 << 30, alignment: 256, max_bindings: 8 };
 
@@ -18,6 +15,8 @@ fn adapters() -> Vec<Caps> {
     let minimal = Caps {
         f16: false,
         subgroups: false,
+        min_subgroup: 4,
+        max_subgroup: 128,
         max_bindings: 8,
         max_groups: 65535,
         max_threads: 256,
@@ -41,18 +40,18 @@ fn f32(g: &mut Graph, ne: [usize; 4]) -> Result<TensorId, GraphError> {
     input(g, DType::F32, ne)
 }
 
-type Encoded = Result<Vec<Dispatch>, DeviceError>;
-
-/// Encodes `nodes` for every adapter, and checks what comes out.
-fn check(g: &mut Graph, nodes: &[TensorId], encode: fn(&Context<'_>, &[TensorId]) -> Encoded) {
+/// Encodes a node, or nodes that fuse, for every adapter, and checks what comes out.
+fn check(g: &mut Graph, nodes: &[TensorId]) {
     nodes.iter().for_each(|&node| g.expand(node).unwrap());
     let slot =
         |id: TensorId| Slot { place: Place::Buffer(BufferId(0)), offset: 0, bytes: g.tensor(id).layout().extent() };
     let leaves: Leaves = g.leaves().iter().map(|&id| (id, slot(id))).collect();
     let plan = plan(g, &leaves, &LIMITS).unwrap();
+    let kinds: Vec<_> = nodes.iter().map(|&node| g.tensor(node).kind()).collect();
+    let group = Group { fusion: TABLE.iter().find(|row| row.ops == kinds), nodes: nodes.to_vec() };
     for caps in adapters() {
         let cx = Context { graph: g, placement: &plan.placement, caps: &caps, device: "TEST" };
-        for dispatch in encode(&cx, nodes).unwrap() {
+        for dispatch in encode(&cx, &group).unwrap() {
             let label = format!("{} {:?} {caps:?}", dispatch.kernel, dispatch.switches);
             assert!(dispatch.workgroup <= caps.max_threads, "{label}");
             let source = compose(&dispatch, &caps).unwrap_or_else(|error| panic!("{label}: {error:#}"));
@@ -93,7 +92,7 @@ fn norms() {
             let norm = if centred { g.norm(x, 1e-5) } else { g.rms_norm(x, 1e-5) }.unwrap();
             let mul = g.mul(norm, weight).unwrap();
             let add = g.add(mul, weight).unwrap();
-            check(&mut g, &[norm, mul, add][..=steps], norm::encode);
+            check(&mut g, &[norm, mul, add][..=steps]);
         }
     }
 }
@@ -107,7 +106,7 @@ fn soft_maxes() {
             let mask = mask.map(|dtype| input(&mut g, dtype, [33, 3, 1, 1]).unwrap());
             let sinks = sinks.then(|| f32(&mut g, [6, 1, 1, 1]).unwrap());
             let y = g.soft_max(x, mask, sinks, 0.5, 8.0).unwrap();
-            check(&mut g, &[y], |cx, nodes| attention::encode_soft_max(cx, nodes[0]));
+            check(&mut g, &[y]);
         }
     }
 }
@@ -119,7 +118,7 @@ fn sorts() {
             let mut g = Graph::new();
             let x = f32(&mut g, [length, 3, 1, 1]).unwrap();
             let y = g.argsort(x, order).unwrap();
-            check(&mut g, &[y], |cx, nodes| sort::encode(cx, nodes[0]));
+            check(&mut g, &[y]);
         }
     }
 }
@@ -132,14 +131,14 @@ fn products() {
             let a = input(&mut g, dtype, [70, m, 2, 1]).unwrap();
             let b = f32(&mut g, [70, n, 4, 3]).unwrap();
             let y = g.mul_mat(a, b).unwrap();
-            check(&mut g, &[y], |cx, nodes| matmul::encode(cx, nodes[0]));
+            check(&mut g, &[y]);
 
             let mut g = Graph::new();
             let a = input(&mut g, dtype, [70, m, 4, 1]).unwrap();
             let b = f32(&mut g, [70, 1, 2 * n, 1]).unwrap();
             let ids = input(&mut g, DType::I32, [2, 2 * n, 1, 1]).unwrap();
             let y = g.mul_mat_id(a, b, ids).unwrap();
-            check(&mut g, &[y], |cx, nodes| matmul::encode_by_id(cx, nodes[0]));
+            check(&mut g, &[y]);
         }
     }
 }
@@ -165,7 +164,7 @@ fn ropes() {
                     beta_slow: 1.0,
                 };
                 let y = g.rope(x, positions, factors, rope).unwrap();
-                check(&mut g, &[y], |cx, nodes| rope::encode(cx, nodes[0]));
+                check(&mut g, &[y]);
             }
         }
     }
@@ -184,7 +183,7 @@ fn attentions() {
                 let sinks = sinks.then(|| f32(&mut g, [6, 1, 1, 1]).unwrap());
                 let attn = FlashAttn { scale: 0.1, max_bias: 8.0, logit_softcap, precision: Precision::Default };
                 let y = g.flash_attn([q, k, v], mask, sinks, attn).unwrap();
-                check(&mut g, &[y], |cx, nodes| attention::encode_flash(cx, nodes[0]));
+                check(&mut g, &[y]);
             }
         }
     }
@@ -196,12 +195,11 @@ fn convolutions() {
     let x = f32(&mut g, [10, 5, 2, 1]).unwrap();
     let c = f32(&mut g, [4, 5, 1, 1]).unwrap();
     let y = g.ssm_conv(x, c).unwrap();
-    check(&mut g, &[y], |cx, nodes| recurrent::encode_conv(cx, nodes[0]));
+    check(&mut g, &[y]);
 }
 
 #[test]
 fn delta_nets() {
-    assert!(TABLE.iter().any(|row| row.ops == [OpKind::GatedDeltaNet, OpKind::Cpy]));
     for size in [4, 16, 24, 32, 64, 128, 256] {
         for per_channel in [false, true] {
             for write_through in [false, true] {
@@ -219,7 +217,7 @@ fn delta_nets() {
                 let tail = g.view(net, [d, batch, 2, 1], nb, 4 * size * heads * tokens * batch).unwrap();
                 let copy = g.cpy(tail, cache).unwrap();
                 let nodes = [net, copy];
-                check(&mut g, &nodes[..=usize::from(write_through)], recurrent::encode_delta_net);
+                check(&mut g, &nodes[..=usize::from(write_through)]);
             }
         }
     }

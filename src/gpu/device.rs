@@ -1,0 +1,259 @@
+//! The device itself.
+
+use super::adapter::{self, Candidate, name_of_type};
+use super::buffers::{Buffers, Entry};
+use super::caps::Caps;
+use super::dispatch::{Context, Dispatch};
+use super::driver::Driver;
+use super::encode::encode;
+use super::pipeline::Pipelines;
+use super::record::{GpuProgram, Steps};
+use super::selftest;
+use crate::device::{Device, DeviceError, DeviceInfo, Program};
+use crate::graph::{BufferClass, Graph};
+use crate::plan::{BufferId, Limits, Place, Plan};
+use std::sync::Arc;
+
+/// Bytes at whose multiples slots start: a cache line, so that neighbouring tensors share none.
+const ALIGNMENT: usize = 128;
+
+/// Which device to open, and what it may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Its name as [`list`](super::list) gives it; the preferred one by default.
+    pub name: Option<String>,
+    /// Use 16-bit floats where the adapter has them.
+    pub f16: bool,
+    /// Use subgroup operations where the adapter has them.
+    pub subgroups: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { name: None, f16: true, subgroups: true }
+    }
+}
+
+/// A GPU.
+pub struct GpuDevice {
+    info: DeviceInfo,
+    caps: Caps,
+    buffers: Buffers,
+    pipelines: Pipelines,
+    driver: Arc<Driver>,
+}
+
+impl GpuDevice {
+    /// Opens a device by its name, or the preferred one.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoDevice`] when there is none, [`DeviceError::Driver`] when it cannot compute or computes wrongly.
+    pub fn open(name: Option<&str>) -> Result<Arc<Self>, DeviceError> {
+        Self::open_with(&OpenOptions { name: name.map(str::to_owned), ..OpenOptions::default() })
+    }
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// As [`GpuDevice::open`].
+    pub fn open_with(options: &OpenOptions) -> Result<Arc<Self>, DeviceError> {
+        let candidate = adapter::choose(options.name.as_deref())?;
+        let (driver, offered) = connect(&candidate, options)?;
+        let buffers = Buffers::new();
+        let pipelines = Pipelines::new();
+        let caps = {
+            let _entered = driver.enter();
+            selftest::run(&driver, &pipelines, &buffers, offered)?
+        };
+        let info = candidate.device_info(&abilities(&candidate, &caps));
+        log::info!("{}: {}", info.name, info.description);
+        Ok(Arc::new(Self { info, caps, buffers, pipelines, driver }))
+    }
+
+    /// What the adapter can do, as far as the self-test found it right.
+    pub const fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// How many wgpu objects (buffers, layouts, bind groups, shader modules, pipelines) this device has made so far.
+    /// Command buffers do not count: each run needs one.
+    pub fn objects_created(&self) -> u64 {
+        self.driver.created()
+    }
+
+    /// The dispatches of a plan's groups, in order.
+    ///
+    /// # Errors
+    /// When an operation has no kernel here.
+    pub fn encode(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Dispatch>, DeviceError> {
+        let cx = Context { graph, placement: &plan.placement, caps: &self.caps, device: &self.info.name };
+        let mut dispatches = Vec::with_capacity(plan.groups.len());
+        for group in &plan.groups {
+            dispatches.extend(encode(&cx, group)?);
+        }
+        // A kernel without work has nothing to launch.
+        dispatches.retain(|dispatch| !dispatch.grid.contains(&0));
+        Ok(dispatches)
+    }
+
+    /// The buffers of a plan's arenas, which must be as large as the plan says.
+    fn arenas(&self, plan: &Plan, arenas: &[BufferId]) -> Result<Vec<Entry>, DeviceError> {
+        let needed = plan.placement.arenas();
+        if arenas.len() < needed.len() {
+            let reason = format!("the plan has {} arenas, {} buffers were given", needed.len(), arenas.len());
+            return Err(self.driver.failure(reason));
+        }
+        arenas
+            .iter()
+            .zip(needed)
+            .map(|(&id, &bytes)| {
+                let entry = self.buffers.get(id)?;
+                inside(0, bytes, &entry)?;
+                Ok(entry)
+            })
+            .collect()
+    }
+
+    /// Every tensor that a group touches must lie inside its buffer.
+    fn check_slots(&self, graph: &Graph, plan: &Plan, arenas: &[Entry]) -> Result<(), DeviceError> {
+        for &node in plan.groups.iter().flat_map(|group| &group.nodes) {
+            let touched = std::iter::once(node).chain(graph.tensor(node).sources());
+            for slot in touched.filter_map(|id| plan.placement.slot(graph, id)) {
+                inside(slot.offset, slot.bytes, &self.entry(slot.place, arenas)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, place: Place, arenas: &[Entry]) -> Result<Entry, DeviceError> {
+        match place {
+            Place::Buffer(id) => self.buffers.get(id),
+            Place::Arena(index) => {
+                let missing = || self.driver.failure(format!("the plan names arena {index}, which it does not have"));
+                arenas.get(index as usize).cloned().ok_or_else(missing)
+            }
+        }
+    }
+}
+
+fn inside(start: usize, bytes: usize, entry: &Entry) -> Result<(), DeviceError> {
+    let end = start.saturating_add(bytes);
+    if end <= entry.bytes { Ok(()) } else { Err(DeviceError::OutOfBounds { start, end, size: entry.bytes }) }
+}
+
+impl Device for GpuDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_buffer_bytes: self.caps.max_binding_bytes.try_into().unwrap_or(usize::MAX),
+            alignment: ALIGNMENT,
+            max_bindings: self.caps.max_bindings as usize,
+        }
+    }
+
+    fn create_buffer(&self, class: BufferClass, bytes: usize) -> Result<BufferId, DeviceError> {
+        let label = match class {
+            BufferClass::Weight => "weights",
+            BufferClass::Cache => "cache",
+            BufferClass::Computed => "arena",
+        };
+        let _entered = self.driver.enter();
+        self.buffers.create(&self.driver, label, bytes, self.limits().max_buffer_bytes)
+    }
+
+    fn destroy_buffer(&self, id: BufferId) {
+        let _entered = self.driver.enter();
+        self.buffers.destroy(id);
+    }
+
+    fn write(&self, id: BufferId, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        let _entered = self.driver.enter();
+        self.buffers.write(&self.driver, &self.pipelines, &self.caps, id, offset, bytes)
+    }
+
+    fn read(&self, id: BufferId, offset: usize, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let _entered = self.driver.enter();
+        self.buffers.read(&self.driver, id, offset, bytes)
+    }
+
+    fn load(&self, graph: &Arc<Graph>, plan: &Arc<Plan>, arenas: &[BufferId]) -> Result<Box<dyn Program>, DeviceError> {
+        let _entered = self.driver.enter();
+        self.driver.check()?;
+        let arenas = self.arenas(plan, arenas)?;
+        self.check_slots(graph, plan, &arenas)?;
+        let dispatches = self.encode(graph, plan)?;
+        let buffers = dispatches
+            .iter()
+            .map(|dispatch| {
+                let entries = dispatch.bindings.iter().map(|binding| self.entry(binding.place, &arenas));
+                entries.map(|entry| entry.map(|entry| entry.buffer)).collect()
+            })
+            .collect::<Result<Vec<Vec<_>>, _>>()?;
+        let kernels = self.pipelines.kernels(&self.driver, &self.caps, &dispatches)?;
+        let steps = Steps::new(&self.driver, &dispatches, &kernels, &buffers)?;
+        Ok(Box::new(GpuProgram::new(Arc::clone(&self.driver), steps)))
+    }
+}
+
+impl Drop for GpuDevice {
+    fn drop(&mut self) {
+        // Buffers that outlive their wgpu device leak on some backends, and dropping is a call like any other.
+        let _entered = self.driver.enter();
+        self.buffers.clear();
+        self.pipelines.clear();
+    }
+}
+
+/// Opens the adapter with all that kernels may use.
+fn connect(candidate: &Candidate, options: &OpenOptions) -> Result<(Arc<Driver>, Caps), DeviceError> {
+    let Candidate { adapter, info, name, backend: _ } = candidate;
+    let failed = |reason: String| DeviceError::Driver { device: name.clone(), reason };
+    let optional = |wanted: bool, feature| if wanted { adapter.features() & feature } else { wgpu::Features::empty() };
+    let optional =
+        optional(options.f16, wgpu::Features::SHADER_F16) | optional(options.subgroups, wgpu::Features::SUBGROUP);
+    if !adapter.features().contains(wgpu::Features::IMMEDIATES) {
+        return Err(failed(format!("the adapter {} takes no immediates", info.name)));
+    }
+    if !adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
+        return Err(failed(format!("the adapter {} has no compute shaders", info.name)));
+    }
+    let limits = adapter.limits();
+    let request = adapter.request_device(&wgpu::DeviceDescriptor {
+        label: Some(name),
+        required_features: optional | wgpu::Features::IMMEDIATES,
+        required_limits: limits.clone(),
+        ..Default::default()
+    });
+    let (device, queue) = pollster::block_on(request).map_err(|error| failed(error.to_string()))?;
+    let caps = Caps {
+        f16: optional.contains(wgpu::Features::SHADER_F16),
+        subgroups: optional.contains(wgpu::Features::SUBGROUP),
+        min_subgroup: info.subgroup_min_size,
+        max_subgroup: info.subgroup_max_size,
+        max_bindings: limits.max_storage_buffers_per_shader_stage,
+        max_groups: limits.max_compute_workgroups_per_dimension,
+        max_threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
+        max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        max_binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+    };
+    Ok((Driver::new(name.clone(), device, queue, info.backend == wgpu::Backend::Gl), caps))
+}
+
+fn abilities(candidate: &Candidate, caps: &Caps) -> String {
+    let kind = name_of_type(candidate.info.device_type);
+    let f16 = if caps.f16 { "f16" } else { "no f16" };
+    let subgroups = match (caps.subgroups, caps.min_subgroup, caps.max_subgroup) {
+        (false, ..) => "no subgroups".to_owned(),
+        (true, min, max) if min == max => format!("subgroups of {min}"),
+        (true, min, max) => format!("subgroups of {min} to {max}"),
+    };
+    let Caps { max_bindings, max_threads, max_workgroup_bytes, max_binding_bytes, .. } = caps;
+    format!(
+        "{kind}, {f16}, {subgroups}, {max_bindings} bindings of {} MiB, workgroups of {max_threads} threads and {} KiB",
+        max_binding_bytes >> 20,
+        max_workgroup_bytes >> 10,
+    )
+}

@@ -1,0 +1,64 @@
+//! From groups to dispatches: who encodes what.
+
+use super::dispatch::{Context, Dispatch};
+use super::ops::{attention, elementwise, matmul, norm, recurrent, rope, rows, sort};
+use crate::device::DeviceError;
+use crate::fusion::FusionId;
+use crate::graph::{Op, OpKind, TensorId};
+use crate::plan::Group;
+
+/// The dispatches that execute a group, in order.
+///
+/// # Errors
+/// [`DeviceError::Unsupported`] when there is no kernel for it.
+pub fn encode(cx: &Context<'_>, group: &Group) -> Result<Vec<Dispatch>, DeviceError> {
+    match (group.fusion, group.nodes.as_slice()) {
+        (Some(fusion), nodes) => fused(cx, fusion.id, nodes),
+        (None, &[node]) => single(cx, node),
+        (None, nodes) => {
+            let op = nodes.first().map_or(OpKind::None, |&node| cx.tensor(node).kind());
+            Err(cx.unsupported(op, format!("a group of {} nodes that is no fusion", nodes.len())))
+        }
+    }
+}
+
+fn fused(cx: &Context<'_>, id: FusionId, nodes: &[TensorId]) -> Result<Vec<Dispatch>, DeviceError> {
+    match id {
+        FusionId::AddChain => elementwise::add_chain(cx, nodes),
+        FusionId::Snake => elementwise::snake(cx, nodes),
+        FusionId::NormMul | FusionId::NormMulAdd => norm::norm(cx, nodes),
+        FusionId::GdnCache => recurrent::gated_delta_net(cx, nodes),
+    }
+}
+
+fn single(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
+    let unary = |function, params: &[(&str, f32)]| elementwise::unary(cx, node, function, params);
+    match *cx.tensor(node).op() {
+        Op::None | Op::View { .. } | Op::Reshape { .. } | Op::Permute { .. } | Op::Transpose => Ok(Vec::new()),
+        Op::Add => elementwise::binary(cx, node, "+"),
+        Op::Sub => elementwise::binary(cx, node, "-"),
+        Op::Mul => elementwise::binary(cx, node, "*"),
+        Op::Div => elementwise::binary(cx, node, "/"),
+        Op::Scale { scale, bias, in_place: _ } => unary("scale", &[("scale", scale), ("bias", bias)]),
+        Op::Clamp { min, max } => unary("clamp", &[("min", min), ("max", max)]),
+        Op::Sqr => unary("sqr", &[]),
+        Op::Sin => unary("sin", &[]),
+        Op::Unary(function) => unary(elementwise::function(function), &[]),
+        Op::Glu { glu, swapped } => elementwise::glu(cx, node, glu, swapped),
+        Op::GetRows => rows::get_rows(cx, node),
+        Op::SetRows => rows::set_rows(cx, node),
+        Op::Cpy | Op::Cont { .. } => rows::copy(cx, node),
+        Op::Repeat { .. } => rows::repeat(cx, node),
+        Op::Concat { dim } => rows::concat(cx, node, dim),
+        Op::SumRows => rows::sum_rows(cx, node),
+        Op::MulMat => matmul::mul_mat(cx, node),
+        Op::MulMatId => matmul::mul_mat_id(cx, node),
+        Op::Norm { .. } | Op::RmsNorm { .. } => norm::norm(cx, &[node]),
+        Op::SoftMax { scale, max_bias } => attention::soft_max(cx, node, scale, max_bias),
+        Op::FlashAttn(attn) => attention::flash(cx, node, &attn),
+        Op::Rope(rope) => rope::rope(cx, node, &rope),
+        Op::Argsort { order } => sort::argsort(cx, node, order),
+        Op::SsmConv => recurrent::ssm_conv(cx, node),
+        Op::GatedDeltaNet { .. } => recurrent::gated_delta_net(cx, &[node]),
+    }
+}

@@ -1,0 +1,16 @@
+{% from "index" import unravel, repeated %}
+{{ unravel() }}
+{{ repeated("src") }}
+
+@compute @workgroup_size({{ wg }})
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let i = thread_index(group, groups, local);
+    if i >= p.count {
+        return;
+    }
+    dst_store(i, src_load(src_at(unravel(i, vec3<u32>(p.dst_ne0, p.dst_ne1, p.dst_ne2)))));
+}
