@@ -1,7 +1,7 @@
 //! From groups to dispatches: who encodes what.
 
 use super::dispatch::{Context, Dispatch};
-use super::ops::{elementwise, rows};
+use super::ops::{attention, elementwise, matmul, norm, recurrent, rope, rows, sort};
 use crate::device::DeviceError;
 use crate::fusion::FusionId;
 use crate::graph::{Op, OpKind, TensorId};
@@ -26,10 +26,8 @@ fn fused(cx: &Context<'_>, id: FusionId, nodes: &[TensorId]) -> Result<Vec<Dispa
     match id {
         FusionId::AddChain => elementwise::add_chain(cx, nodes),
         FusionId::Snake => elementwise::snake(cx, nodes),
-        FusionId::NormMul | FusionId::NormMulAdd | FusionId::GdnCache => {
-            let op = nodes.first().map_or(OpKind::None, |&node| cx.tensor(node).kind());
-            Err(cx.unsupported(op, format!("the fusion {id:?}")))
-        }
+        FusionId::NormMul | FusionId::NormMulAdd => norm::norm(cx, nodes),
+        FusionId::GdnCache => recurrent::gated_delta_net(cx, nodes),
     }
 }
 
@@ -53,15 +51,14 @@ fn single(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError
         Op::Repeat { .. } => rows::repeat(cx, node),
         Op::Concat { dim } => rows::concat(cx, node, dim),
         Op::SumRows => rows::sum_rows(cx, node),
-        Op::MulMat
-        | Op::MulMatId
-        | Op::Norm { .. }
-        | Op::RmsNorm { .. }
-        | Op::SoftMax { .. }
-        | Op::Rope(_)
-        | Op::FlashAttn(_)
-        | Op::Argsort { .. }
-        | Op::SsmConv
-        | Op::GatedDeltaNet { .. } => Err(cx.unsupported(cx.tensor(node).kind(), "any types")),
+        Op::MulMat => matmul::mul_mat(cx, node),
+        Op::MulMatId => matmul::mul_mat_id(cx, node),
+        Op::Norm { .. } | Op::RmsNorm { .. } => norm::norm(cx, &[node]),
+        Op::SoftMax { scale, max_bias } => attention::soft_max(cx, node, scale, max_bias),
+        Op::FlashAttn(attn) => attention::flash(cx, node, &attn),
+        Op::Rope(rope) => rope::rope(cx, node, &rope),
+        Op::Argsort { order } => sort::argsort(cx, node, order),
+        Op::SsmConv => recurrent::ssm_conv(cx, node),
+        Op::GatedDeltaNet { .. } => recurrent::gated_delta_net(cx, &[node]),
     }
 }
