@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 use wgfuse::device::Device;
+use wgfuse::fusion::Matcher;
 use wgfuse::gpu::{self, GpuDevice, OpenOptions};
+use wgfuse::plan::PlanOptions;
 
 /// Every adapter once as it is, and Vulkan ones once more without what GL lacks.
 pub fn devices() -> &'static [Arc<GpuDevice>] {
@@ -27,4 +29,9 @@ pub fn devices() -> &'static [Arc<GpuDevice>] {
         assert!(std::env::var_os("WGFUSE_REQUIRE_GPU").is_none_or(|v| v != "1"), "WGFUSE_REQUIRE_GPU=1 and no GPU");
     }
     devices
+}
+
+/// One group for each node.
+pub fn unfused() -> PlanOptions {
+    PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() }
 }

@@ -1,11 +1,11 @@
 //! The GPU device on every adapter here: its operations against naive references, its errors, and what a run costs.
 
+use crate::devices::{devices, unfused};
 use half::{bf16, f16};
 use std::collections::HashMap;
-use crate::devices::devices;
 use std::sync::Arc;
 use wgfuse::device::{Device, DeviceError};
-use wgfuse::gpu::{GpuDevice, OpenOptions};
+use wgfuse::gpu::GpuDevice;
 use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, Op, TensorId};
 use wgfuse::plan::{BufferId, Group, Leaves, Slot, plan};
 
@@ -103,7 +103,7 @@ impl Case {
             buffers.push(buffer);
             leaves.insert(id, Slot { place: wgfuse::plan::Place::Buffer(buffer), offset: 0, bytes });
         }
-        let mut plan = plan(&self.graph, &leaves, &limits).unwrap();
+        let mut plan = plan(&self.graph, &leaves, &limits, &unfused()).unwrap();
         if let Some(groups) = groups {
             plan.groups = groups;
         }

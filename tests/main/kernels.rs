@@ -1,5 +1,6 @@
 //! Every harder kernel against a plain f64 computation, on every GPU of this machine and in every form.
 
+use crate::devices::unfused;
 use half::{bf16, f16};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -15,7 +16,12 @@ use wgfuse::plan::{Group, Leaves, Slot, plan};
 static DEVICES: LazyLock<Vec<(&str, Arc<GpuDevice>)>> = LazyLock::new(|| {
     let forms = [("VK0", "VK0", true), ("GL0", "GL0", true), ("plain VK0", "VK0", false)];
     let open = |name: &str, full| {
-        GpuDevice::open_with(&OpenOptions { name: Some(name.to_owned()), f16: full, subgroups: full })
+        GpuDevice::open_with(&OpenOptions {
+            name: Some(name.to_owned()),
+            f16: full,
+            subgroups: full,
+            ..OpenOptions::default()
+        })
     };
     let required = std::env::var("WGFUSE_REQUIRE_GPU").is_ok_and(|value| value == "1");
     forms
@@ -130,7 +136,7 @@ impl Case {
                 buffers.push(buffer);
             }
         }
-        let mut plan = plan(&graph, &leaves, &device.limits()).unwrap();
+        let mut plan = plan(&graph, &leaves, &device.limits(), &unfused()).unwrap();
         for group in fuse {
             let last = *group.nodes.last().unwrap();
             plan.groups.retain(|single| single.nodes[0] == last || !group.nodes.contains(&single.nodes[0]));
@@ -733,7 +739,7 @@ fn unsupported_shapes_are_refused() {
         let mut graph = case.graph.clone();
         graph.expand(node).unwrap();
         for (label, device) in DEVICES.iter() {
-            let plan = plan(&graph, &Leaves::new(), &device.limits()).unwrap();
+            let plan = plan(&graph, &Leaves::new(), &device.limits(), &unfused()).unwrap();
             let error = device.encode(&graph, &plan).unwrap_err();
             let op = graph.tensor(node).kind();
             assert!(matches!(&error, DeviceError::Unsupported { op: found, .. } if *found == op), "{label}: {error}");

@@ -1,12 +1,13 @@
 //! Builds a graph with known contents, runs it on the CPU device, and reads results back as numbers.
 
+use crate::devices::unfused;
 use half::{bf16, f16};
 use std::sync::Arc;
 use wgfuse::cpu::CpuDevice;
 use wgfuse::device::{Device, DeviceError};
-use wgfuse::fusion::{FusionConfig, FusionId, Matcher, TABLE};
+use wgfuse::fusion::{FusionConfig, FusionId, TABLE};
 use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, TensorId};
-use wgfuse::plan::{self, BufferId, Group, Leaves, Place, Plan, PlanOptions, Slot};
+use wgfuse::plan::{self, BufferId, Group, Leaves, Place, Plan, Slot};
 
 /// Numbers in row-major order with their shape.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,8 +175,7 @@ impl Rig {
                 leaves.insert(id, Slot { place: Place::Buffer(buffer), offset: 0, bytes });
             }
         }
-        let options = PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() };
-        let mut plan = plan::plan(&self.graph, &leaves, &device.limits(), &options).unwrap();
+        let mut plan = plan::plan(&self.graph, &leaves, &device.limits(), &unfused()).unwrap();
         change(&mut plan);
         let arenas: Vec<BufferId> = plan
             .placement

@@ -1,12 +1,13 @@
 //! Every kernel in every form that its encoder asks for is sound WGSL, for adapters with and without subgroups and f16.
 
+use crate::fusion::Matcher;
 use crate::fusion::TABLE;
 use crate::gpu::caps::Caps;
 use crate::gpu::compose::compose;
 use crate::gpu::dispatch::Context;
 use crate::gpu::encode::encode;
 use crate::graph::{DType, FlashAttn, Graph, GraphError, LeafKind, Precision, Rope, RopeMode, SortOrder, TensorId};
-use crate::plan::{BufferId, Group, Leaves, Limits, Place, Slot, plan};
+use crate::plan::{BufferId, Group, Leaves, Limits, Place, PlanOptions, Slot, plan};
 
 const LIMITS: Limits = Limits { max_buffer_bytes: 1 << 30, alignment: 256, max_bindings: 8 };
 
@@ -46,7 +47,7 @@ fn check(g: &mut Graph, nodes: &[TensorId]) {
     let slot =
         |id: TensorId| Slot { place: Place::Buffer(BufferId(0)), offset: 0, bytes: g.tensor(id).layout().extent() };
     let leaves: Leaves = g.leaves().iter().map(|&id| (id, slot(id))).collect();
-    let plan = plan(g, &leaves, &LIMITS).unwrap();
+    let plan = plan(g, &leaves, &LIMITS, &PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() }).unwrap();
     let kinds: Vec<_> = nodes.iter().map(|&node| g.tensor(node).kind()).collect();
     let group = Group { fusion: TABLE.iter().find(|row| row.ops == kinds), nodes: nodes.to_vec() };
     for caps in adapters() {
