@@ -6,19 +6,11 @@ use wgfuse::fusion::Matcher;
 use wgfuse::gpu::{self, GpuDevice, OpenOptions};
 use wgfuse::plan::PlanOptions;
 
-/// Every adapter once as it is, and Vulkan ones once more without what GL lacks.
+/// Every adapter once as it is, and Vulkan ones once more without what GL lacks; shared by all tests.
 pub fn devices() -> &'static [Arc<GpuDevice>] {
     static DEVICES: OnceLock<Vec<Arc<GpuDevice>>> = OnceLock::new();
     let devices = DEVICES.get_or_init(|| {
-        let mut devices = Vec::new();
-        for info in gpu::list() {
-            let options = OpenOptions { name: Some(info.name.clone()), ..OpenOptions::default() };
-            devices.push(GpuDevice::open_with(&options).expect("a listed device opens"));
-            if info.backend == "VK" {
-                let plain = OpenOptions { f16: false, subgroups: false, ..options };
-                devices.push(GpuDevice::open_with(&plain).expect("a listed device opens"));
-            }
-        }
+        let devices = open_devices();
         for device in &devices {
             println!("{}: {}", device.info().name, device.info().description);
         }
@@ -27,6 +19,20 @@ pub fn devices() -> &'static [Arc<GpuDevice>] {
     if devices.is_empty() {
         println!("skipped: no GPU adapter here");
         assert!(std::env::var_os("WGFUSE_REQUIRE_GPU").is_none_or(|v| v != "1"), "WGFUSE_REQUIRE_GPU=1 and no GPU");
+    }
+    devices
+}
+
+/// The same devices, opened anew.
+pub fn open_devices() -> Vec<Arc<GpuDevice>> {
+    let open = |options: &OpenOptions| GpuDevice::open_with(options).expect("a listed device opens");
+    let mut devices = Vec::new();
+    for info in gpu::list() {
+        let whole = OpenOptions { name: Some(info.name), ..OpenOptions::default() };
+        devices.push(open(&whole));
+        if info.backend == "VK" {
+            devices.push(open(&OpenOptions { f16: false, subgroups: false, ..whole }));
+        }
     }
     devices
 }
