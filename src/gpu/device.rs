@@ -273,7 +273,7 @@ mod tests {
     use crate::gpu::dispatch::Switch;
     use crate::gpu::list;
     use crate::graph::{DType, LeafKind};
-    use crate::plan::{Leaves, plan};
+    use crate::plan::{Leaves, PlanOptions, plan};
 
     fn lost(error: &DeviceError) -> bool {
         matches!(error, DeviceError::Driver { reason, .. } if reason.contains("device lost"))
@@ -287,7 +287,7 @@ mod tests {
             let leaf = graph.leaf("x", LeafKind::Input, DType::F32, [8, 1, 1, 1]).unwrap();
             let node = graph.sqr(leaf).unwrap();
             graph.expand(node).unwrap();
-            let plan = Arc::new(plan(&graph, &Leaves::new(), &device.limits()).unwrap());
+            let plan = Arc::new(plan(&graph, &Leaves::new(), &device.limits(), &PlanOptions::default()).unwrap());
             let arena = device.create_buffer(BufferClass::Computed, plan.placement.arenas()[0]).unwrap();
             let graph = Arc::new(graph);
             let mut program = device.load(&graph, &plan, &[arena]).unwrap();

@@ -576,6 +576,7 @@ fn rotary_embedding() {
                         };
                         let factor = if with_factors { halves[pair] } else { 1.0 };
                         let (angle, magnitude) = angle(&rope, positions.all[i2], pair, factor);
+                        let angle = f64::from(angle as f32);
                         let (own, other) = (a.at([i0, i1, i2, i3]), a.at([partner, i1, i2, i3]));
                         magnitude * (own * angle.cos() + if second { other } else { -other } * angle.sin())
                     });

@@ -166,7 +166,7 @@ impl<'a> Loaded<'a> {
             };
             leaves.insert(id, Slot { place: Place::Buffer(buffer), offset, bytes });
         }
-        let mut plan = plan(&case.graph, &leaves, &limits).unwrap(, &unfused());
+        let mut plan = plan(&case.graph, &leaves, &limits, &unfused()).unwrap();
         if let Some(groups) = groups {
             plan.groups = groups.to_vec();
         }

@@ -122,6 +122,9 @@ impl Case {
     fn run(&self, device: &GpuDevice, results: &[TensorId], fuse: &[Group]) -> Vec<Vec<f64>> {
         let mut graph = self.graph.clone();
         results.iter().for_each(|&id| graph.expand(id).unwrap());
+        // Groups formed by hand read their sources later than the plan thinks: everything keeps its memory.
+        let kept: Vec<TensorId> = graph.leaves().iter().chain(results).copied().collect();
+        kept.into_iter().for_each(|id| graph.set_output(id).unwrap());
         let graph = Arc::new(graph);
         let mut buffers = Vec::new();
         let mut leaves = Leaves::new();

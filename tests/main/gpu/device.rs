@@ -126,7 +126,9 @@ fn plans_that_do_not_fit_are_refused() {
         let buffer = device.create_buffer(BufferClass::Weight, 64).unwrap();
         let planned = |buffer, offset| {
             let slot = Slot { place: Place::Buffer(buffer), offset, bytes: 64 };
-            Arc::new(plan(&graph, &Leaves::from([(weight, slot)]), &device.limits()).unwrap())
+            Arc::new(
+                plan(&graph, &Leaves::from([(weight, slot)]), &device.limits(), &crate::devices::unfused()).unwrap(),
+            )
         };
         let load = |buffer, offset, arenas: &[BufferId]| device.load(&graph, &planned(buffer, offset), arenas).err();
         let size = planned(buffer, 0).placement.arenas()[0];
@@ -152,7 +154,9 @@ fn an_offset_within_an_element_is_unsupported() {
         let graph = Arc::new(case.graph);
         let buffer = device.create_buffer(BufferClass::Weight, 80).unwrap();
         let slot = Slot { place: Place::Buffer(buffer), offset: 6, bytes: 64 };
-        let plan = Arc::new(plan(&graph, &Leaves::from([(weight, slot)]), &device.limits()).unwrap());
+        let plan = Arc::new(
+            plan(&graph, &Leaves::from([(weight, slot)]), &device.limits(), &crate::devices::unfused()).unwrap(),
+        );
         let arena = device.create_buffer(BufferClass::Computed, plan.placement.arenas()[0]).unwrap();
         let error = device.load(&graph, &plan, &[arena]).err();
         assert!(matches!(error, Some(DeviceError::Unsupported { op: OpKind::Add, .. })), "{error:?}");
