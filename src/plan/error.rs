@@ -37,9 +37,9 @@ pub enum PlanError {
         /// What it is for.
         kind: LeafKind,
     },
-    /// The memory given to a leaf is smaller than the leaf, or ends past the address space.
-    #[error("leaf `{name}` was given {given} bytes, expected {expected}")]
-    LeafSize {
+    /// The memory given to a tensor is smaller than the tensor, or reaches past its buffer.
+    #[error("`{name}` was given {given} bytes, expected {expected}")]
+    SlotSize {
         /// Its name.
         name: String,
         /// Bytes given.
@@ -47,9 +47,9 @@ pub enum PlanError {
         /// Bytes needed.
         expected: usize,
     },
-    /// The memory given to a leaf starts where the device cannot reach it.
-    #[error("leaf `{name}` was placed at byte {given}, expected a multiple of {expected}")]
-    LeafAlignment {
+    /// The memory given to a tensor starts where the device cannot reach it.
+    #[error("`{name}` was placed at byte {given}, expected a multiple of {expected}")]
+    SlotAlignment {
         /// Its name.
         name: String,
         /// Offset given.

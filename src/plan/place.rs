@@ -70,13 +70,7 @@ fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Opt
                 Some(LeafKind::Input) | None => continue,
             }
         };
-        let expected = tensor.layout().extent();
-        if slot.bytes < expected || slot.offset.checked_add(slot.bytes).is_none() {
-            return Err(PlanError::LeafSize { name: name(), given: slot.bytes, expected });
-        }
-        if !slot.offset.is_multiple_of(limits.alignment) {
-            return Err(PlanError::LeafAlignment { name: name(), given: slot.offset, expected: limits.alignment });
-        }
+        slot.check(tensor, limits)?;
         slots[id.index()] = Some(slot);
     }
     Ok(slots)
