@@ -37,6 +37,14 @@ pub enum PlanError {
         /// What it is for.
         kind: LeafKind,
     },
+    /// A leaf was given memory in an arena, which belongs to the plan alone.
+    #[error("leaf `{name}` was placed in arena {arena} of the plan, expected a buffer of its own")]
+    LeafInArena {
+        /// Its name.
+        name: String,
+        /// The arena.
+        arena: u32,
+    },
     /// The memory given to a tensor is smaller than the tensor, or reaches past its buffer.
     #[error("`{name}` was given {given} bytes, expected {expected}")]
     SlotSize {

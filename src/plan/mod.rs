@@ -19,6 +19,7 @@ mod report;
 mod signature;
 mod split;
 mod stages;
+mod touched;
 
 pub use cache::PlanCache;
 pub use error::{NodeName, PlanError};
@@ -64,7 +65,10 @@ pub fn plan(graph: &Graph, leaves: &Leaves, limits: &Limits, options: &PlanOptio
     limits.check()?;
     let order =
         if options.optimize { reorder::reorder(graph, &pack(graph, options.matcher)) } else { graph.nodes().to_vec() };
-    settle(graph, &order, limits, options, |groups| place::place(graph, groups, leaves, limits))
+    settle(graph, &order, limits, options, |groups| {
+        let moments = stages::moments(graph, groups, options.concurrency);
+        place::place(graph, groups, &moments, leaves, limits)
+    })
 }
 
 /// Plans a graph whose tensors somebody else has placed, for the builder's order; that order is kept.

@@ -10,6 +10,7 @@ pub fn check(graph: &Graph, plan: &Plan, limits: &Limits) {
     each_node_once(graph, plan);
     order_respects_memory(graph, plan);
     ranges_are_covered(plan);
+    stages_are_independent(graph, plan);
     slots_fit(graph, plan, limits);
     memory_holds(graph, plan);
 }
@@ -51,6 +52,27 @@ fn ranges_are_covered(plan: &Plan) {
         let covered: Vec<usize> = ranges.iter().cloned().flatten().collect();
         assert!(covered.into_iter().eq(0..plan.groups.len()), "stages and chunks cover the groups in order");
         assert!(ranges.iter().all(|range| !range.is_empty()));
+    }
+}
+
+/// Groups of one stage touch none of each other's results.
+fn stages_are_independent(graph: &Graph, plan: &Plan) {
+    let slots =
+        |ids: Vec<TensorId>| ids.into_iter().filter_map(|id| plan.placement.slot(graph, id)).collect::<Vec<_>>();
+    let written: Vec<Vec<Slot>> = plan.groups.iter().map(|group| slots(group.stored().collect())).collect();
+    let sources = |id: &TensorId| graph.tensor(*id).sources().collect::<Vec<_>>();
+    let read = plan.groups.iter().map(|group| slots(group.nodes.iter().flat_map(sources).collect()));
+    let read: Vec<Vec<Slot>> = read.collect();
+    let meet = |a: &[Slot], b: &[Slot]| a.iter().any(|a| b.iter().any(|b| a.meets(b)));
+    for stage in &plan.stages {
+        for first in stage.clone() {
+            for second in first + 1..stage.end {
+                let apart = !meet(&written[first], &written[second])
+                    && !meet(&written[first], &read[second])
+                    && !meet(&read[first], &written[second]);
+                assert!(apart, "groups {first} and {second} share a stage and memory");
+            }
+        }
     }
 }
 

@@ -146,6 +146,8 @@ fn leaves_must_be_placed_where_they_fit() {
     assert!(matches!(skewed, Err(PlanError::SlotAlignment { given: 4, expected: 256, .. })));
     let endless = with(Some(Slot { offset: usize::MAX - 255, bytes: 256, ..slot }));
     assert!(matches!(endless, Err(PlanError::SlotSize { .. })));
+    let inside = with(Some(Slot { place: Place::Arena(0), ..slot }));
+    assert!(matches!(inside, Err(PlanError::LeafInArena { arena: 0, .. })));
     let no_alignment = plan(&graph, &leaves(&graph), &Limits { alignment: 0, ..LIMITS }, &plain());
     assert!(matches!(no_alignment, Err(PlanError::Limits { name: "alignment", given: 0, .. })));
 }
