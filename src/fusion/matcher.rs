@@ -70,10 +70,9 @@ impl Matcher {
     /// The longest row that holds for the nodes from `at` on.
     pub fn next(self, sequence: &Sequence<'_>, at: usize) -> Found {
         let mut found = Found::default();
-        if self.is_off() {
-            return found;
-        }
-        let mut rows: Vec<&'static Fusion> = TABLE.iter().collect();
+        let first = sequence.nodes().get(at).map(|&id| sequence.graph().tensor(id).kind());
+        let starts = |row: &&Fusion| !self.is_off() && row.ops.first().copied() == first;
+        let mut rows: Vec<&'static Fusion> = TABLE.iter().filter(starts).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.ops.len()));
         for row in rows {
             match self.try_row(row, sequence, at) {
@@ -163,4 +162,50 @@ fn views_inside(candidate: &Candidate<'_>, at: usize) -> Result<(), Decline> {
         current = base;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fusion::Mode;
+    use crate::graph::{DType, Graph, GraphError, LeafKind};
+
+    /// `sqr(x ← 2x)`, where `x` is a leaf, or the square of one.
+    fn scaled_in_place(kind: LeafKind, computed: bool) -> Result<(Graph, [TensorId; 3]), GraphError> {
+        let mut graph = Graph::new();
+        let leaf = graph.leaf("x", kind, DType::F32, [4, 1, 1, 1])?;
+        let x = if computed { graph.sqr(leaf)? } else { leaf };
+        let scaled = graph.scale_in_place(x, 2.0, 0.0)?;
+        let last = graph.sqr(scaled)?;
+        graph.expand(last)?;
+        Ok((graph, [x, scaled, last]))
+    }
+
+    /// No row of the table has an operation that may be a view, so that the rule is asked directly.
+    #[test]
+    fn a_member_that_is_a_view_looks_inside_the_group_or_at_a_constant() -> Result<(), GraphError> {
+        let verdict = |graph: &Graph, nodes: &[TensorId]| {
+            chain(&Candidate { graph, mode: Mode::Structural, nodes }, &[nodes.len() - 1])
+        };
+        let (graph, nodes) = scaled_in_place(LeafKind::Input, true)?;
+        assert_eq!(verdict(&graph, &nodes), Ok(()));
+        assert_eq!(verdict(&graph, &nodes[1..]), Err(Decline::View(0)));
+        for (kind, expected) in [
+            (LeafKind::Weight, Ok(())),
+            (LeafKind::Cache, Err(Decline::View(0))),
+            (LeafKind::Input, Err(Decline::View(0))),
+        ] {
+            let (graph, nodes) = scaled_in_place(kind, false)?;
+            assert_eq!(verdict(&graph, &nodes[1..]), expected, "{kind:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn sets_contain_each_other() {
+        let rows = FusionSet::ALL.map(|set| Matcher::new(set).rows());
+        assert!(rows.windows(2).all(|pair| pair[0] & pair[1] == pair[0]));
+        assert_eq!(rows[0].count_ones(), 12);
+        assert_eq!(Matcher::default().rows().count_ones() as usize, TABLE.len());
+    }
 }

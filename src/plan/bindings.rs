@@ -1,36 +1,43 @@
 //! How many buffers a fused kernel binds.
 
+use super::facts::reads;
 use super::{Group, Limits, Placement};
 use crate::fusion::{Fusion, FusionId};
 use crate::graph::{Graph, TensorId};
 use std::collections::BTreeSet;
 
 /// A group that would bind more buffers than the device allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     /// Position of the group.
     pub group: usize,
-    /// How many of its first nodes one kernel can take.
-    pub fitting: usize,
+    /// How many consecutive nodes each kernel can take instead.
+    pub pieces: Vec<usize>,
 }
 
 /// The fused groups that would bind too much.
 pub(super) fn exceeding(graph: &Graph, placement: &Placement, groups: &[Group], limits: &Limits) -> Vec<Excess> {
     let excess = |(at, group): (usize, &Group)| {
-        let fitting = fitting(graph, placement, group.fusion?, &group.nodes, limits.max_bindings);
-        (fitting < group.nodes.len()).then_some(Excess { group: at, fitting })
+        let pieces = pieces(graph, placement, group.fusion?, &group.nodes, limits.max_bindings);
+        (pieces.len() > 1).then_some(Excess { group: at, pieces })
     };
     groups.iter().enumerate().filter_map(excess).collect()
 }
 
-fn fitting(graph: &Graph, placement: &Placement, row: &Fusion, nodes: &[TensorId], limit: usize) -> usize {
+fn pieces(graph: &Graph, placement: &Placement, row: &Fusion, nodes: &[TensorId], limit: usize) -> Vec<usize> {
     match row.id {
         FusionId::AddChain => {
-            let fits = |length: &usize| 2 + addend_places(graph, placement, &nodes[..*length]) <= limit;
-            (1..=nodes.len()).rev().find(fits).unwrap_or(1)
+            let (mut pieces, mut rest) = (Vec::new(), nodes);
+            while !rest.is_empty() {
+                let fits = |length: &usize| 2 + addend_places(graph, placement, &rest[..*length]) <= limit;
+                let length = (1..=rest.len()).rev().find(fits).unwrap_or(1);
+                pieces.push(length);
+                rest = &rest[length..];
+            }
+            pieces
         }
         FusionId::NormMul | FusionId::NormMulAdd | FusionId::Snake | FusionId::GdnCache => {
-            if roles(graph, row, nodes) <= limit { nodes.len() } else { 1 }
+            if roles(graph, row, nodes) <= limit { vec![nodes.len()] } else { vec![1; nodes.len()] }
         }
     }
 }
@@ -43,7 +50,7 @@ fn addend_places(graph: &Graph, placement: &Placement, nodes: &[TensorId]) -> us
 
 /// Tensors that the kernel reads from outside, and those that it stores.
 fn roles(graph: &Graph, row: &Fusion, nodes: &[TensorId]) -> usize {
-    let sources = nodes.iter().flat_map(|&id| super::facts::reads(graph.tensor(id)));
+    let sources = nodes.iter().flat_map(|&id| reads(graph.tensor(id)));
     let outside = sources.filter(|&source| !nodes.contains(&graph.root(source)));
     outside.collect::<BTreeSet<_>>().len() + row.outputs.len()
 }

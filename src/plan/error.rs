@@ -37,9 +37,17 @@ pub enum PlanError {
         /// What it is for.
         kind: LeafKind,
     },
-    /// The memory given to a leaf is smaller than the leaf, or ends past the address space.
-    #[error("leaf `{name}` was given {given} bytes, expected {expected}")]
-    LeafSize {
+    /// A leaf was given memory in an arena, which belongs to the plan alone.
+    #[error("leaf `{name}` was placed in arena {arena} of the plan, expected a buffer of its own")]
+    LeafInArena {
+        /// Its name.
+        name: String,
+        /// The arena.
+        arena: u32,
+    },
+    /// The memory given to a tensor is smaller than the tensor, or reaches past its buffer.
+    #[error("`{name}` was given {given} bytes, expected {expected}")]
+    SlotSize {
         /// Its name.
         name: String,
         /// Bytes given.
@@ -47,9 +55,9 @@ pub enum PlanError {
         /// Bytes needed.
         expected: usize,
     },
-    /// The memory given to a leaf starts where the device cannot reach it.
-    #[error("leaf `{name}` was placed at byte {given}, expected a multiple of {expected}")]
-    LeafAlignment {
+    /// The memory given to a tensor starts where the device cannot reach it.
+    #[error("`{name}` was placed at byte {given}, expected a multiple of {expected}")]
+    SlotAlignment {
         /// Its name.
         name: String,
         /// Offset given.

@@ -1,8 +1,7 @@
 //! From a graph to a plan: what runs in which order, what runs as one kernel, and where every tensor lives.
 //!
-//! The steps, each in its own file: pack (`fusion`), [reorder](reorder), [group](group), [place](place),
-//! [prove](prove) and, where a proof fails, [split](split), then cut into [stages](stages) and [chunks](chunk). Only
-//! grouping asks the fusion table; whatever comes after reads [`Group`]s.
+//! The steps, each in its own file: pack (in `fusion`), reorder, group, place, prove and, where the proof fails, split;
+//! then cut into stages and chunks. Only grouping asks the fusion table; whatever comes after reads [`Group`]s.
 
 mod arena;
 mod bindings;
@@ -20,6 +19,7 @@ mod report;
 mod signature;
 mod split;
 mod stages;
+mod touched;
 
 pub use cache::PlanCache;
 pub use error::{NodeName, PlanError};
@@ -63,17 +63,51 @@ impl Plan {
 /// would overwrite what it still reads.
 pub fn plan(graph: &Graph, leaves: &Leaves, limits: &Limits, options: &PlanOptions) -> Result<Plan, PlanError> {
     limits.check()?;
-    let order = execution_order(graph, options);
+    let order =
+        if options.optimize { reorder::reorder(graph, &pack(graph, options.matcher)) } else { graph.nodes().to_vec() };
+    settle(graph, &order, limits, options, |groups| {
+        let moments = stages::moments(graph, groups, options.concurrency);
+        place::place(graph, groups, &moments, leaves, limits)
+    })
+}
+
+/// Plans a graph whose tensors somebody else has placed, for the builder's order; that order is kept.
+///
+/// A fused kernel reads its sources later than its nodes one by one would, so that memory may have been used again too
+/// early for it: such groups are split.
+///
+/// # Errors
+/// When a tensor that an operation reads or writes has no place or does not fit it, the limits make no sense, or a single operation would
+/// overwrite what it still reads.
+pub fn plan_placed(
+    graph: &Graph,
+    placement: &Placement,
+    limits: &Limits,
+    options: &PlanOptions,
+) -> Result<Plan, PlanError> {
+    limits.check()?;
+    placement.check(graph, limits)?;
+    settle(graph, graph.nodes(), limits, options, |_| Ok(placement.clone()))
+}
+
+/// Groups an order, and splits what its placement does not allow until nothing is left to split.
+fn settle(
+    graph: &Graph,
+    order: &[TensorId],
+    limits: &Limits,
+    options: &PlanOptions,
+    place: impl Fn(&[Group]) -> Result<Placement, PlanError>,
+) -> Result<Plan, PlanError> {
     let mut report = PlanReport::default();
-    let mut groups = group::group(&Sequence::new(graph, &order, Mode::Full), options.matcher, &mut report);
+    let mut groups = group::group(&Sequence::new(graph, order, Mode::Full), options.matcher, &mut report);
     let placement = loop {
-        let placement = place::place(graph, &groups, leaves, limits)?;
-        let bound = bindings::exceeding(graph, &placement, &groups, limits);
+        let placement = place(&groups)?;
+        let excesses = bindings::exceeding(graph, &placement, &groups, limits);
         let faults = prove(graph, &placement, &groups);
-        if bound.is_empty() && faults.is_empty() {
+        if excesses.is_empty() && faults.is_empty() {
             break placement;
         }
-        groups = split::split(graph, options.matcher, groups, &bound, &faults, &mut report)?;
+        groups = split::split(graph, options.matcher, groups, &excesses, &faults, &mut report)?;
     };
     report.measure(graph, &groups, &placement);
     let stages = stages::stages(graph, &placement, &groups, options.concurrency);
@@ -83,9 +117,4 @@ pub fn plan(graph: &Graph, leaves: &Leaves, limits: &Limits, options: &PlanOptio
         log::info!("plan:\n{}", plan.listing(graph));
     }
     Ok(plan)
-}
-
-/// The builder's order, or one that brings independent work together.
-fn execution_order(graph: &Graph, options: &PlanOptions) -> Vec<TensorId> {
-    if options.optimize { reorder::reorder(graph, &pack(graph, options.matcher)) } else { graph.nodes().to_vec() }
 }

@@ -1,23 +1,30 @@
 //! Which memory every tensor gets: leaves keep theirs, inputs and results share arenas.
 //!
-//! A tensor is alive from the group that first touches it to the one that last does, both included, so that what a
-//! group writes never lies where something that it reads does.
+//! A tensor is alive from the moment of the group that first touches it to that of the one that last does, both
+//! included, so that what a group writes never lies where something lies that it reads, or that another group reads or
+//! writes at the same moment.
 
 use super::arena::{Arenas, Block};
 use super::{Group, Leaves, Limits, Place, Placement, PlanError, Slot};
 use crate::graph::{Graph, LeafKind, TensorId};
 
-/// Inputs are written before the first group, which is at moment 1.
+/// Inputs are written before the first groups, which run at moment 1.
 const BEFORE: usize = 0;
 
 /// When a root's memory must hold: first and last moment.
 type Life = (usize, usize);
 
-/// Places every expanded tensor.
-pub(super) fn place(graph: &Graph, groups: &[Group], leaves: &Leaves, limits: &Limits) -> Result<Placement, PlanError> {
+/// Places every expanded tensor, for groups that run at these moments.
+pub(super) fn place(
+    graph: &Graph,
+    groups: &[Group],
+    moments: &[usize],
+    leaves: &Leaves,
+    limits: &Limits,
+) -> Result<Placement, PlanError> {
     let mut slots = leaf_slots(graph, leaves, limits)?;
-    let lives = lives(graph, groups, &slots);
-    let after = groups.len() + 1;
+    let after = moments.last().unwrap_or(&BEFORE) + 1;
+    let lives = lives(graph, groups, moments, after, &slots);
     let mut births = vec![Vec::new(); after + 1];
     let mut deaths = vec![Vec::new(); after + 1];
     for (index, life) in lives.iter().enumerate() {
@@ -70,20 +77,23 @@ fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Opt
                 Some(LeafKind::Input) | None => continue,
             }
         };
-        let expected = tensor.layout().extent();
-        if slot.bytes < expected || slot.offset.checked_add(slot.bytes).is_none() {
-            return Err(PlanError::LeafSize { name: name(), given: slot.bytes, expected });
+        if let Place::Arena(arena) = slot.place {
+            return Err(PlanError::LeafInArena { name: name(), arena });
         }
-        if !slot.offset.is_multiple_of(limits.alignment) {
-            return Err(PlanError::LeafAlignment { name: name(), given: slot.offset, expected: limits.alignment });
-        }
+        slot.check(tensor, limits)?;
         slots[id.index()] = Some(slot);
     }
     Ok(slots)
 }
 
 /// When each root that needs memory in an arena is alive.
-fn lives(graph: &Graph, groups: &[Group], given: &[Option<Slot>]) -> Vec<Option<Life>> {
+fn lives(
+    graph: &Graph,
+    groups: &[Group],
+    moments: &[usize],
+    after: usize,
+    given: &[Option<Slot>],
+) -> Vec<Option<Life>> {
     let mut lives: Vec<Option<Life>> = vec![None; given.len()];
     let mut touch = |id: TensorId, moment: usize| {
         let root = graph.root(id).index();
@@ -95,16 +105,16 @@ fn lives(graph: &Graph, groups: &[Group], given: &[Option<Slot>]) -> Vec<Option<
     for &id in graph.leaves() {
         touch(id, BEFORE);
     }
-    for (at, group) in groups.iter().enumerate() {
+    for (group, &moment) in groups.iter().zip(moments) {
         let stored = group.stored();
         let read = group.nodes.iter().flat_map(|&id| graph.tensor(id).sources());
         let outside = read.filter(|&source| !group.nodes.contains(&graph.root(source)));
-        stored.chain(outside).for_each(|id| touch(id, at + 1));
+        stored.chain(outside).for_each(|id| touch(id, moment));
     }
     for &id in graph.nodes().iter().chain(graph.leaves()) {
         let tensor = graph.tensor(id);
         if tensor.is_output() {
-            touch(id, groups.len() + 1);
+            touch(id, after);
         }
         // Nobody computes it, but what reads it must find it placed.
         if tensor.view().is_none() && tensor.layout().is_empty() {

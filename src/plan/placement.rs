@@ -1,6 +1,7 @@
 //! Where tensors live.
 
-use crate::graph::{Graph, TensorId};
+use super::{Limits, PlanError};
+use crate::graph::{Graph, Tensor, TensorId};
 use std::collections::HashMap;
 
 /// A buffer of a device.
@@ -33,6 +34,19 @@ impl Slot {
         self.offset.saturating_add(self.bytes)
     }
 
+    /// Whether it can hold the tensor on a device with these limits.
+    pub(super) fn check(&self, tensor: &Tensor, limits: &Limits) -> Result<(), PlanError> {
+        let name = || tensor.name().to_owned();
+        let expected = tensor.layout().extent();
+        if self.bytes < expected || self.offset.checked_add(self.bytes).is_none() {
+            return Err(PlanError::SlotSize { name: name(), given: self.bytes, expected });
+        }
+        if !self.offset.is_multiple_of(limits.alignment) {
+            return Err(PlanError::SlotAlignment { name: name(), given: self.offset, expected: limits.alignment });
+        }
+        Ok(())
+    }
+
     /// Whether the two have a byte in common.
     pub fn meets(&self, other: &Self) -> bool {
         let apart = self.place != other.place || self.offset >= other.end() || other.offset >= self.end();
@@ -51,6 +65,32 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// A placement made elsewhere: a slot for every tensor that owns memory, and the sizes of the arenas they name.
+    pub fn new(graph: &Graph, slots: &HashMap<TensorId, Slot>, arenas: Vec<usize>) -> Self {
+        let mut placed = vec![None; graph.tensors().len()];
+        for (id, slot) in slots {
+            if let Some(place) = placed.get_mut(id.index()) {
+                *place = Some(*slot);
+            }
+        }
+        Self { slots: placed, arenas }
+    }
+
+    /// Whether every tensor that has a slot fits it, and every slot its arena.
+    pub(super) fn check(&self, graph: &Graph, limits: &Limits) -> Result<(), PlanError> {
+        for (tensor, slot) in graph.tensors().iter().zip(&self.slots) {
+            let Some(slot) = slot else { continue };
+            slot.check(tensor, limits)?;
+            let Place::Arena(arena) = slot.place else { continue };
+            let size = self.arenas.get(arena as usize).copied().unwrap_or(0);
+            if slot.end() > size {
+                let given = size.saturating_sub(slot.offset);
+                return Err(PlanError::SlotSize { name: tensor.name().to_owned(), given, expected: slot.bytes });
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes a tensor occupies, views resolved to their root; `None` for tensors that a fused kernel never stores.
     pub fn slot(&self, graph: &Graph, id: TensorId) -> Option<Slot> {
         let tensor = graph.get(id)?;

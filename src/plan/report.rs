@@ -18,6 +18,12 @@ pub struct Split {
     pub reason: Decline,
 }
 
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "split {} at {}: {}", self.row.label(), self.first, self.reason)
+    }
+}
+
 /// What a plan decided, and why.
 #[derive(Clone, Debug, Default)]
 pub struct PlanReport {
@@ -78,10 +84,7 @@ impl fmt::Display for PlanReport {
         for (row, decline, count) in self.declines() {
             writeln!(f, "refused {count} × {}: {decline}", row.label())?;
         }
-        for Split { row, first, reason } in &self.splits {
-            writeln!(f, "split {} at {first}: {reason}", row.label())?;
-        }
-        Ok(())
+        self.splits.iter().try_for_each(|split| writeln!(f, "{split}"))
     }
 }
 

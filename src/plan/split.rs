@@ -19,27 +19,26 @@ pub(super) fn split(
     faults: &[Fault],
     report: &mut PlanReport,
 ) -> Result<Vec<Group>, PlanError> {
-    let mut reasons: HashMap<usize, (usize, Decline)> =
-        excesses.iter().map(|excess| (excess.group, (excess.fitting, Decline::Bindings))).collect();
+    let mut cuts: HashMap<usize, (Decline, Vec<usize>)> =
+        excesses.iter().map(|excess| (excess.group, (Decline::Bindings, excess.pieces.clone()))).collect();
     for fault in faults {
         if let Some(error) = fatal(graph, &groups, *fault) {
             return Err(error);
         }
-        reasons.insert(fault.group(), (1, Decline::Overlap));
+        let nodes = groups.get(fault.group()).map_or(0, |group| group.nodes.len());
+        cuts.insert(fault.group(), (Decline::Overlap, vec![1; nodes]));
     }
-    let mut result = Vec::with_capacity(groups.len() + reasons.len());
+    let mut result = Vec::with_capacity(groups.len() + cuts.len());
     for (at, group) in groups.into_iter().enumerate() {
-        match (reasons.get(&at), group.fusion) {
-            (Some(&(fitting, reason)), Some(row)) => {
-                let first = group.nodes.first().map(|&id| NodeName::of(graph, id));
-                if let Some(first) = first {
-                    log::warn!("the fusion {} at {first} is split: {reason}", row.label());
-                    report.splits.push(Split { row, first, reason });
-                }
-                result.extend(pieces(graph, matcher, row, &group.nodes, fitting));
-            }
-            (None, _) | (_, None) => result.push(group),
-        }
+        let (Some((reason, lengths)), Some(row), Some(&first)) = (cuts.get(&at), group.fusion, group.nodes.first())
+        else {
+            result.push(group);
+            continue;
+        };
+        let split = Split { row, first: NodeName::of(graph, first), reason: *reason };
+        log::warn!("{split}");
+        report.splits.push(split);
+        result.extend(pieces(graph, matcher, row, &group.nodes, lengths));
     }
     Ok(result)
 }
@@ -58,15 +57,19 @@ fn fatal(graph: &Graph, groups: &[Group], fault: Fault) -> Option<PlanError> {
     }
 }
 
-/// Runs of at most `length` nodes, each as one group where the same kernel has a row for it.
-fn pieces(graph: &Graph, matcher: Matcher, row: &Fusion, nodes: &[TensorId], length: usize) -> Vec<Group> {
-    let groups = nodes.chunks(length.max(1)).map(|piece| {
+/// Consecutive nodes of these numbers, each run as one group where the same kernel has a row for it.
+fn pieces(graph: &Graph, matcher: Matcher, row: &Fusion, nodes: &[TensorId], lengths: &[usize]) -> Vec<Group> {
+    let mut rest = nodes;
+    let mut groups = Vec::with_capacity(lengths.len());
+    for &length in lengths {
+        let (piece, after) = rest.split_at(length.min(rest.len()));
+        rest = after;
         let kinds: Vec<OpKind> = piece.iter().map(|&id| graph.tensor(id).kind()).collect();
         let shorter = TABLE.iter().find(|other| other.id == row.id && other.ops == kinds && matcher.has(other));
         match shorter {
-            Some(shorter) => vec![Group { fusion: Some(shorter), nodes: piece.to_vec() }],
-            None => piece.iter().copied().map(Group::single).collect(),
+            Some(_) => groups.push(Group { fusion: shorter, nodes: piece.to_vec() }),
+            None => groups.extend(piece.iter().copied().map(Group::single)),
         }
-    });
-    groups.flatten().collect()
+    }
+    groups
 }

@@ -1,6 +1,7 @@
 //! Which consecutive groups may run at the same time.
 
 use super::facts::reads;
+use super::touched::{Access, Touched};
 use super::{Group, Placement, Slot};
 use crate::graph::Graph;
 use std::ops::Range;
@@ -30,6 +31,24 @@ impl Traffic {
         self.reads.extend(other.reads);
         self.writes.extend(other.writes);
     }
+}
+
+/// For every group the moment from 1 at which it runs: groups that touch none of each other's results run at the same
+/// moment; with `concurrency` off, each has a moment to itself.
+pub(super) fn moments(graph: &Graph, groups: &[Group], concurrency: bool) -> Vec<usize> {
+    let mut together = Touched::new(graph.tensors().len());
+    let mut moment = 1;
+    let mut moments = Vec::with_capacity(groups.len());
+    for (at, group) in groups.iter().enumerate() {
+        let access = Access::of(graph, &group.nodes);
+        if at > 0 && (!concurrency || together.conflicts(&access)) {
+            together.clear();
+            moment += 1;
+        }
+        together.add(&access);
+        moments.push(moment);
+    }
+    moments
 }
 
 /// Runs of groups none of which writes memory that another one touches; with `concurrency` off, each group by itself.

@@ -1,37 +1,20 @@
 //! Golden graphs: the builder rebuilds them exactly, and their plans fuse exactly as published.
 
 use crate::golden_graph::{self, Golden, Model, Refusal, four};
+use crate::invariants;
+use crate::support::{LIMITS, leaves, plain};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
-use wgfuse::fusion::{FusionSet, Matcher};
-use wgfuse::graph::{BufferClass, Graph};
-use wgfuse::plan::{BufferId, Leaves, Limits, Place, Plan, PlanOptions, Slot, plan};
+use wgfuse::fusion::{FusionSet, Matcher, TABLE};
+use wgfuse::plan::{Plan, PlanOptions, plan};
 
-const LIMITS: Limits = Limits { max_buffer_bytes: 1 << 30, alignment: 256, max_bindings: 8 };
 const PHASES: [&str; 2] = ["prefill", "decode"];
 
-/// A place for every weight and cache: one buffer for each class.
-fn leaves(graph: &Graph) -> Leaves {
-    let mut ends = HashMap::new();
-    let mut leaves = Leaves::new();
-    for &id in graph.leaves() {
-        let tensor = graph.tensor(id);
-        let buffer = match graph.class(id) {
-            BufferClass::Weight => BufferId(0),
-            BufferClass::Cache => BufferId(1),
-            BufferClass::Computed => continue,
-        };
-        let end: &mut usize = ends.entry(buffer).or_default();
-        let slot = Slot { place: Place::Buffer(buffer), offset: *end, bytes: tensor.layout().extent() };
-        *end = slot.end().next_multiple_of(LIMITS.alignment);
-        leaves.insert(id, slot);
-    }
-    leaves
-}
-
 fn planned(golden: &Golden, options: &PlanOptions) -> Plan {
-    plan(&golden.graph, &leaves(&golden.graph), &LIMITS, options).expect("a golden graph can be planned")
+    let plan = plan(&golden.graph, &leaves(&golden.graph), &LIMITS, options).expect("a golden graph can be planned");
+    assert!(plan.report.splits.is_empty(), "nothing had to be split:\n{}", plan.report);
+    plan
 }
 
 fn published12() -> PlanOptions {
@@ -175,4 +158,31 @@ fn fusion_counts_are_the_published_ones() {
     assert!(wrong.is_empty(), "{} of {published} rows differ:\n{}", wrong.len(), wrong.join("\n"));
     eprintln!("all {published} rows");
     assert!(published >= 120, "only {published} rows were compared");
+}
+
+#[test]
+fn golden_plans_hold_what_every_plan_must() {
+    let Some(directory) = golden_graph::directory() else { return };
+    for_each_graph(&directory, |_, _, golden| {
+        for options in [published12(), PlanOptions { optimize: false, ..published12() }, plain()] {
+            invariants::check(&golden.graph, &planned(golden, &options), &LIMITS);
+        }
+    });
+}
+
+/// The comparison would notice a lost row: without any one that a baseline has, or without the order, it fails.
+#[test]
+fn a_lost_row_is_noticed() {
+    let Some(directory) = golden_graph::directory() else { return };
+    let all = fused(&directory, &published12());
+    for row in &TABLE {
+        let label = row.label();
+        let used = all.values().any(|(_, counts)| counts.contains_key(&label));
+        let without =
+            PlanOptions { matcher: Matcher::new(FusionSet::Published12).without_row(&label), ..published12() };
+        let (wrong, _) = mismatches(&directory, &without);
+        assert_eq!(!wrong.is_empty(), used, "{label}");
+    }
+    let (wrong, _) = mismatches(&directory, &PlanOptions { optimize: false, ..published12() });
+    assert!(!wrong.is_empty(), "the counts depend on the order");
 }
