@@ -5,7 +5,7 @@
 // so few bits that their products with the number of turns are exact.
 fn act(x: f32) -> f32 {
     let turns = round(x * 0.15915494);
-    return sin(((x - turns * 6.28125) - turns * 0.0019340515) - turns * 1.25564e-6);
+    return sin(((x - turns * 6.28125) - turns * 0.0019340515) - turns * 1.2556659e-6);
 }
 {% elif op == "tanh" %}
 // Some drivers give NaN for large arguments.

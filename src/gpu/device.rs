@@ -257,3 +257,64 @@ fn abilities(candidate: &Candidate, caps: &Caps) -> String {
         max_workgroup_bytes >> 10,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::dispatch::Switch;
+    use crate::gpu::list;
+    use crate::graph::{DType, LeafKind};
+    use crate::plan::{Leaves, plan};
+
+    fn lost(error: &DeviceError) -> bool {
+        matches!(error, DeviceError::Driver { reason, .. } if reason.contains("device lost"))
+    }
+
+    #[test]
+    fn a_lost_device_answers_with_errors() {
+        for info in list() {
+            let device = GpuDevice::open(Some(&info.name)).unwrap();
+            let mut graph = Graph::new();
+            let leaf = graph.leaf("x", LeafKind::Input, DType::F32, [8, 1, 1, 1]).unwrap();
+            let node = graph.sqr(leaf).unwrap();
+            graph.expand(node).unwrap();
+            let plan = Arc::new(plan(&graph, &Leaves::new(), &device.limits()).unwrap());
+            let arena = device.create_buffer(BufferClass::Computed, plan.placement.arenas()[0]).unwrap();
+            let graph = Arc::new(graph);
+            let mut program = device.load(&graph, &plan, &[arena]).unwrap();
+            program.run().unwrap();
+            device.driver.device().destroy();
+            // wgpu tells nobody before the next wait.
+            assert!(lost(&device.read(arena, 0, &mut [0; 4]).unwrap_err()));
+            assert!(lost(&program.run().unwrap_err()));
+            assert!(lost(&device.read(arena, 0, &mut [0; 4]).unwrap_err()));
+            assert!(lost(&device.write(arena, 0, &[0; 4]).unwrap_err()));
+            assert!(lost(&device.create_buffer(BufferClass::Cache, 4).unwrap_err()));
+            assert!(device.load(&graph, &plan, &[arena]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_build_is_named() {
+        let Some(info) = list().into_iter().next() else { return };
+        let device = GpuDevice::open(Some(&info.name)).unwrap();
+        let dispatch = |op| Dispatch {
+            kernel: "binary",
+            switches: vec![
+                ("op", Switch::Str(op)),
+                ("src0_dense", Switch::Bool(true)),
+                ("addend", Switch::Str("dense")),
+            ],
+            bindings: Vec::new(),
+            params: Vec::new(),
+            workgroup: 64,
+            grid: [1; 3],
+        };
+        let error = device.pipelines.kernels(&device.driver, &device.caps, &[dispatch("?")]).unwrap_err();
+        let DeviceError::Driver { device: name, reason } = error else { panic!("{error}") };
+        assert_eq!(name, info.name);
+        assert!(reason.contains("kernel `binary`") && reason.contains("parsing error"), "{reason}");
+        // The failure is the kernel's alone.
+        assert_eq!(device.driver.check(), Ok(()));
+    }
+}

@@ -110,6 +110,11 @@ impl Driver {
         memory.into_iter().chain(errors.into_iter().flatten()).next().map_or(Ok(made), Err)
     }
 
+    /// wgpu panics instead of returning an error when the device is lost during a poll: that gives `None`.
+    fn poll(&self, poll: wgpu::PollType) -> Option<Result<wgpu::PollStatus, wgpu::PollError>> {
+        catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))).ok()
+    }
+
     /// Waits for a submission and for the callbacks that depend on it; `done` says when they have run.
     pub(super) fn wait(
         &self,
@@ -119,12 +124,14 @@ impl Driver {
         let start = Instant::now();
         loop {
             let poll = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
-            // wgpu panics instead of returning an error when the device is lost during a poll.
-            let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
-            let reason = match polled {
-                Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => None,
-                Ok(Err(error @ wgpu::PollError::WrongSubmissionIndex(..))) => Some(error.to_string()),
-                Err(_) => Some("the driver failed while waiting for it".to_owned()),
+            let reason = match self.poll(poll) {
+                Some(Ok(_) | Err(wgpu::PollError::Timeout)) => None,
+                Some(Err(error @ wgpu::PollError::WrongSubmissionIndex(..))) => {
+                    // The device did not take the submission. It says why once it is done with what it took.
+                    self.poll(wgpu::PollType::Wait { submission_index: None, timeout: Some(SLICE) });
+                    Some(error.to_string())
+                }
+                None => Some("the driver failed during a wait".to_owned()),
             };
             self.check()?;
             if let Some(reason) = reason {

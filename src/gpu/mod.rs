@@ -3,6 +3,9 @@
 //! From a plan to a GPU, in the order in which a reader meets them: [`adapter`](list) finds what there is, [`caps`] says
 //! what it can do, [`encode`](encode()) turns groups into [`dispatch`]es (data, without a GPU), [`compose`] turns a
 //! dispatch into WGSL, `pipeline` builds and keeps kernels, and `record` turns a loaded plan into commands.
+//!
+//! Environment: wgpu's own variables choose among adapters (see [`list`]); `WGFUSE_SHADER_DUMP=DIR` writes the composed
+//! source of every kernel that is built to `DIR/KERNEL-HASH.wgsl`.
 
 mod adapter;
 mod buffers;

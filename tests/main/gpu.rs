@@ -1,28 +1,23 @@
 //! The GPU device on every adapter here: its operations against naive references, its errors, and what a run costs.
 
+mod device;
+mod operations;
+
 use half::{bf16, f16};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use wgfuse::device::{Device, DeviceError};
+use wgfuse::device::{Device, DeviceError, Program};
 use wgfuse::gpu::{self, GpuDevice, OpenOptions};
-use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, Op, TensorId};
-use wgfuse::plan::{BufferId, Group, Leaves, Slot, plan};
+use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, TensorId};
+use wgfuse::plan::{BufferId, Group, Leaves, Place, Plan, Slot, plan};
 
 type Coords = [usize; 4];
 
-/// Every adapter once as it is, and Vulkan ones once more without what GL lacks.
+/// Every adapter once as it is, and Vulkan ones once more without what GL lacks; shared by all tests.
 fn devices() -> &'static [Arc<GpuDevice>] {
     static DEVICES: OnceLock<Vec<Arc<GpuDevice>>> = OnceLock::new();
     let devices = DEVICES.get_or_init(|| {
-        let mut devices = Vec::new();
-        for info in gpu::list() {
-            let options = OpenOptions { name: Some(info.name.clone()), ..OpenOptions::default() };
-            devices.push(GpuDevice::open_with(&options).expect("a listed device opens"));
-            if info.backend == "VK" {
-                let plain = OpenOptions { f16: false, subgroups: false, ..options };
-                devices.push(GpuDevice::open_with(&plain).expect("a listed device opens"));
-            }
-        }
+        let devices = open_devices();
         for device in &devices {
             println!("{}: {}", device.info().name, device.info().description);
         }
@@ -31,6 +26,19 @@ fn devices() -> &'static [Arc<GpuDevice>] {
     if devices.is_empty() {
         println!("skipped: no GPU adapter here");
         assert!(std::env::var_os("WGFUSE_REQUIRE_GPU").is_none_or(|v| v != "1"), "WGFUSE_REQUIRE_GPU=1 and no GPU");
+    }
+    devices
+}
+
+fn open_devices() -> Vec<Arc<GpuDevice>> {
+    let open = |options: &OpenOptions| GpuDevice::open_with(options).expect("a listed device opens");
+    let mut devices = Vec::new();
+    for info in gpu::list() {
+        let whole = OpenOptions { name: Some(info.name), ..OpenOptions::default() };
+        devices.push(open(&whole));
+        if info.backend == "VK" {
+            devices.push(open(&OpenOptions { f16: false, subgroups: false, ..whole }));
+        }
     }
     devices
 }
@@ -75,6 +83,8 @@ fn coords(ne: Coords) -> impl Iterator<Item = Coords> {
 struct Case {
     graph: Graph,
     memory: HashMap<TensorId, Vec<u8>>,
+    /// Whether weights and caches share one buffer instead of having one each.
+    one_buffer: bool,
     seed: u64,
 }
 
@@ -112,46 +122,11 @@ impl Case {
     }
 
     /// Runs the nodes one by one, or as the given groups, and gives the bytes of every tensor that has memory.
-    fn run(&self, device: &GpuDevice, groups: Option<Vec<Group>>) -> Result<HashMap<TensorId, Vec<u8>>, DeviceError> {
-        let limits = device.limits();
-        let mut leaves = Leaves::new();
-        let mut buffers = Vec::new();
-        for &id in self.graph.leaves() {
-            let class = match self.graph.tensor(id).leaf() {
-                Some(LeafKind::Weight) => BufferClass::Weight,
-                Some(LeafKind::Cache) => BufferClass::Cache,
-                Some(LeafKind::Input) | None => continue,
-            };
-            let bytes = self.memory[&id].len();
-            let buffer = device.create_buffer(class, bytes)?;
-            buffers.push(buffer);
-            leaves.insert(id, Slot { place: wgfuse::plan::Place::Buffer(buffer), offset: 0, bytes });
-        }
-        let mut plan = plan(&self.graph, &leaves, &limits).unwrap();
-        if let Some(groups) = groups {
-            plan.groups = groups;
-        }
-        let arenas = plan.placement.arenas().iter().map(|&bytes| device.create_buffer(BufferClass::Computed, bytes));
-        let arenas = arenas.collect::<Result<Vec<_>, _>>()?;
-        for (&id, bytes) in &self.memory {
-            if let Some(slot) = plan.placement.slot(&self.graph, id) {
-                device.write(buffer_of(slot.place, &arenas), slot.offset, bytes)?;
-            }
-        }
-        let plan = Arc::new(plan);
-        let mut program = device.load(&Arc::new(self.graph.clone()), &plan, &arenas)?;
-        program.run()?;
-        let mut results = HashMap::new();
-        let roots = self.graph.nodes().iter().chain(self.graph.leaves()).map(|&id| self.graph.root(id));
-        for id in roots {
-            if let Some(slot) = plan.placement.slot(&self.graph, id) {
-                let mut bytes = vec![0; slot.bytes];
-                device.read(buffer_of(slot.place, &arenas), slot.offset, &mut bytes)?;
-                results.insert(id, bytes);
-            }
-        }
-        buffers.iter().chain(&arenas).for_each(|&id| device.destroy_buffer(id));
-        Ok(results)
+    fn run(&self, device: &GpuDevice, groups: Option<&[Group]>) -> Result<HashMap<TensorId, Vec<u8>>, DeviceError> {
+        let mut loaded = Loaded::new(self, device, groups)?;
+        loaded.write(self)?;
+        loaded.program.run()?;
+        loaded.read(self)
     }
 
     /// Expands `node`, runs it on every device, and compares it with `expected`.
@@ -170,8 +145,7 @@ impl Case {
         let tensor = self.graph.tensor(node);
         let tolerance = tolerance(tensor.dtype());
         for device in devices() {
-            let results =
-                self.run(device, groups.map(<[Group]>::to_vec)).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let results = self.run(device, groups).unwrap_or_else(|error| panic!("{what}: {error}"));
             for c in coords(tensor.ne()) {
                 let result = element(&self.graph, node, &results[&self.graph.root(node)], c);
                 let wanted = expected(self, c);
@@ -183,10 +157,88 @@ impl Case {
     }
 }
 
-fn buffer_of(place: wgfuse::plan::Place, arenas: &[BufferId]) -> BufferId {
-    match place {
-        wgfuse::plan::Place::Buffer(id) => id,
-        wgfuse::plan::Place::Arena(index) => arenas[index as usize],
+/// A case on a device.
+struct Loaded<'a> {
+    device: &'a GpuDevice,
+    plan: Arc<Plan>,
+    buffers: Vec<BufferId>,
+    arenas: Vec<BufferId>,
+    program: Box<dyn Program>,
+}
+
+impl<'a> Loaded<'a> {
+    fn new(case: &Case, device: &'a GpuDevice, groups: Option<&[Group]>) -> Result<Self, DeviceError> {
+        let limits = device.limits();
+        let mut leaves = Leaves::new();
+        let mut buffers = Vec::new();
+        let mut shared = None;
+        for &id in case.graph.leaves() {
+            let class = match case.graph.tensor(id).leaf() {
+                Some(LeafKind::Weight) => BufferClass::Weight,
+                Some(LeafKind::Cache) => BufferClass::Cache,
+                Some(LeafKind::Input) | None => continue,
+            };
+            let bytes = case.memory[&id].len();
+            let (buffer, offset) = match &mut shared {
+                Some((buffer, end)) => {
+                    (*buffer, std::mem::replace(end, *end + bytes.next_multiple_of(limits.alignment)))
+                }
+                None => {
+                    let size = if case.one_buffer { 1 << 16 } else { bytes };
+                    buffers.push(device.create_buffer(class, size)?);
+                    let buffer = buffers[buffers.len() - 1];
+                    if case.one_buffer {
+                        shared = Some((buffer, bytes.next_multiple_of(limits.alignment)));
+                    }
+                    (buffer, 0)
+                }
+            };
+            leaves.insert(id, Slot { place: Place::Buffer(buffer), offset, bytes });
+        }
+        let mut plan = plan(&case.graph, &leaves, &limits).unwrap();
+        if let Some(groups) = groups {
+            plan.groups = groups.to_vec();
+        }
+        let plan = Arc::new(plan);
+        let arenas = plan.placement.arenas().iter().map(|&bytes| device.create_buffer(BufferClass::Computed, bytes));
+        let arenas = arenas.collect::<Result<Vec<_>, _>>()?;
+        let program = device.load(&Arc::new(case.graph.clone()), &plan, &arenas)?;
+        Ok(Self { device, plan, buffers, arenas, program })
+    }
+
+    fn write(&self, case: &Case) -> Result<(), DeviceError> {
+        for (&id, bytes) in &case.memory {
+            if let Some(slot) = self.plan.placement.slot(&case.graph, id) {
+                self.device.write(self.buffer(slot.place), slot.offset, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, case: &Case) -> Result<HashMap<TensorId, Vec<u8>>, DeviceError> {
+        let mut results = HashMap::new();
+        let roots = case.graph.nodes().iter().chain(case.graph.leaves()).map(|&id| case.graph.root(id));
+        for id in roots {
+            if let Some(slot) = self.plan.placement.slot(&case.graph, id) {
+                let mut bytes = vec![0; slot.bytes];
+                self.device.read(self.buffer(slot.place), slot.offset, &mut bytes)?;
+                results.insert(id, bytes);
+            }
+        }
+        Ok(results)
+    }
+
+    fn buffer(&self, place: Place) -> BufferId {
+        match place {
+            Place::Buffer(id) => id,
+            Place::Arena(index) => self.arenas[index as usize],
+        }
+    }
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        self.buffers.iter().chain(&self.arenas).for_each(|&id| self.device.destroy_buffer(id));
     }
 }
 
@@ -195,30 +247,4 @@ fn element(graph: &Graph, id: TensorId, root: &[u8], c: Coords) -> f64 {
     let offset = tensor.view().map_or(0, |view| view.offset);
     let at = offset + (0..4).map(|dim| c[dim] * tensor.nb()[dim]).sum::<usize>();
     decode(tensor.dtype(), &root[at..at + tensor.dtype().block_bytes()])
-}
-
-#[test]
-fn arithmetic() {
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
-        for (ne, of) in [([7, 3, 2, 2], [7, 3, 2, 2]), ([8, 5, 2, 3], [8, 1, 1, 1]), ([6, 4, 2, 2], [3, 2, 1, 2])] {
-            for (op, f) in [
-                (Op::Add, (|a, b| a + b) as fn(f64, f64) -> f64),
-                (Op::Sub, |a, b| a - b),
-                (Op::Mul, |a, b| a * b),
-                (Op::Div, |a, b| a / b),
-            ] {
-                let mut case = Case::default();
-                let a = case.input(dtype, ne);
-                let count = of.iter().product::<usize>();
-                let divisors: Vec<f64> = (0..count).map(|_| 0.5 + case.random()).collect();
-                let b = case.leaf_of(LeafKind::Weight, DType::F32, of, &divisors);
-                let node = case.graph.push(op, &[Some(a), Some(b)]).unwrap();
-                let what = format!("{} {dtype} {ne:?} by {of:?}", op.kind());
-                case.check(&what, node, |case, c| {
-                    let d = [0, 1, 2, 3].map(|dim| c[dim] % of[dim]);
-                    f(case.at(a, c), case.at(b, d))
-                });
-            }
-        }
-    }
 }

@@ -24,7 +24,7 @@ pub fn get_rows(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, Devic
     Ok(vec![encoder.finish()?])
 }
 
-/// SET_ROWS. A row whose index is out of range is written nowhere.
+/// SET_ROWS. A row whose index is out of range is written nowhere; what two rows with one index leave is not defined.
 ///
 /// # Errors
 /// See [`encode`](crate::gpu::encode()).
