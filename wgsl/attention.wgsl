@@ -1,8 +1,8 @@
 {#- FLASH_ATTN_EXT. One workgroup per {{ rows }} query rows that share keys and values: the heads of a group, then the
     tokens. It walks the keys in blocks of one key per thread and keeps a running maximum and sum (online softmax).
 
-    Switches: rows (1, 2 or 4), head_size and value_size, shared_heads (query heads per key head), has_mask, has_sinks,
-    capped (logit soft cap). -#}
+    Switches: rows (1, 2 or 4), head_size and value_size, value_lanes (threads over which a value's elements are spread),
+    shared_heads (query heads per key head), has_mask, has_sinks, capped (logit soft cap). -#}
 {% import "reduce" as reduce %}
 {%- set type = "f32" if rows == 1 else "vec" ~ rows ~ "<f32>" %}
 {%- set lanes = value_lanes %}
@@ -70,7 +70,7 @@ fn main(thread: Thread, @builtin(workgroup_id) group: vec3<u32>, @builtin(num_wo
     }
     workgroupBarrier();
 
-    // Of each block of values a thread adds up the elements own_element, own_element + {{ lanes }}, … of every {{ parts }}th row.
+    // Of the values, a thread adds up elements {{ lanes }} apart, in every {{ parts }}th row of a block.
     let own_element = local % {{ lanes }}u;
     let own_part = local / {{ lanes }}u;
     var values: array<Rows, {{ elements }}>;
@@ -95,7 +95,7 @@ fn main(thread: Thread, @builtin(workgroup_id) group: vec3<u32>, @builtin(num_wo
                 logit = p.cap * tanh(clamp(logit, Rows(-15.0), Rows(15.0)));
 {%- endif %}
 {%- if has_mask %}
-                logit += mask;
+                logit = select(logit + mask, mask, mask <= Rows(LOWEST));
 {%- endif %}
             }
         }
@@ -114,6 +114,10 @@ fn main(thread: Thread, @builtin(workgroup_id) group: vec3<u32>, @builtin(num_wo
             values[{{ element }}] *= fade;
 {%- endfor %}
             for (var i = own_part; i < count; i += {{ parts }}u) {
+                // A masked cell may hold anything, NaN too.
+                if ({% if rows == 1 %}weights[i] == 0.0{% else %}all(weights[i] == Rows()){% endif %}) {
+                    continue;
+                }
                 let at = v + (start + i) * p.v_nb1 + own_element;
 {%- for element in range(elements) %}
 {%- if (element + 1) * lanes <= value_size %}
@@ -135,7 +139,7 @@ fn main(thread: Thread, @builtin(workgroup_id) group: vec3<u32>, @builtin(num_wo
     scale = exp(top - new_top);
     sum = sum * scale + exp(sinks - new_top);
 {%- endif %}
-    scale = select(scale / sum, Rows(), sum <= Rows());
+    scale = select(scale / sum, Rows(), sum == Rows());
 {%- for element in range(elements) %}
     // The parts of one element lie {{ lanes }} threads apart.
     workgroupBarrier();

@@ -10,7 +10,9 @@ const LOWEST = -3.0e38;
 
 fn logit(x: u32, mask: u32, slope: f32, i: u32) -> f32 {
 {%- if has_mask %}
-    return x_load(x + i) * p.scale + slope * mask_load(mask + i);
+    // A masked element may be anything, NaN too.
+    let bias = slope * mask_load(mask + i);
+    return select(x_load(x + i) * p.scale + bias, bias, bias <= LOWEST);
 {%- else %}
     return x_load(x + i) * p.scale;
 {%- endif %}
@@ -54,7 +56,7 @@ fn main(thread: Thread, @builtin(workgroup_id) group: vec3<u32>, @builtin(num_wo
 {%- if has_sinks %}
     sum += exp(sink - top);
 {%- endif %}
-    let scale = select(0.0, 1.0 / sum, sum > 0.0);
+    let scale = select(1.0 / sum, 0.0, sum == 0.0);
     for (var i = thread.local; i < p.y_ne0; i += {{ wg }}u) {
         y_store(row * p.y_ne0 + i, weight(logit(x, mask, slope, i), top) * scale);
     }

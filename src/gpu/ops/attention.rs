@@ -97,6 +97,6 @@ fn mask(encoder: Encoder<'_>, mask: Option<TensorId>) -> Encoder<'_> {
 /// a power of two of them, and the same series at half steps over the rest.
 fn slopes(encoder: Encoder<'_>, heads: usize, max_bias: f32) -> Encoder<'_> {
     let early = 1usize << heads.max(1).ilog2();
-    let step = -max_bias / early as f32;
+    let step = -max_bias.max(0.0) / early as f32;
     encoder.size("early_heads", early).float("early_slope", step).float("late_slope", step / 2.0)
 }
