@@ -166,14 +166,17 @@ impl<'a> Loaded<'a> {
             };
             leaves.insert(id, Slot { place: Place::Buffer(buffer), offset, bytes });
         }
-        let mut plan = plan(&case.graph, &leaves, &limits, &unfused()).unwrap();
+        // Groups formed by hand read their sources later than the plan thinks: everything keeps its memory.
+        let mut graph = case.graph.clone();
+        case.graph.leaves().iter().for_each(|&id| graph.set_output(id).unwrap());
+        let mut plan = plan(&graph, &leaves, &limits, &unfused()).unwrap();
         if let Some(groups) = groups {
             plan.groups = groups.to_vec();
         }
         let plan = Arc::new(plan);
         let arenas = plan.placement.arenas().iter().map(|&bytes| device.create_buffer(BufferClass::Computed, bytes));
         let arenas = arenas.collect::<Result<Vec<_>, _>>()?;
-        let program = device.load(&Arc::new(case.graph.clone()), &plan, &arenas)?;
+        let program = device.load(&Arc::new(graph), &plan, &arenas)?;
         Ok(Self { device, plan, buffers, arenas, program })
     }
 

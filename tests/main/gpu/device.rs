@@ -1,11 +1,13 @@
 //! The device itself: names, buffers, errors, and what a steady run costs.
 
 use super::{Case, Loaded, devices, open_devices};
+use crate::devices::unfused;
+use std::collections::HashMap;
 use std::sync::Arc;
 use wgfuse::device::{Device, DeviceError};
 use wgfuse::gpu::{self, GpuDevice};
 use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, OpKind, TensorId};
-use wgfuse::plan::{BufferId, Leaves, Place, Slot, plan};
+use wgfuse::plan::{BufferId, Leaves, Place, Placement, Plan, Slot, plan};
 
 #[test]
 fn names_are_unique_and_open() {
@@ -118,18 +120,24 @@ fn addition() -> (Case, TensorId) {
     (case, b)
 }
 
+/// A plan whose weight is then put elsewhere, where the planner itself would refuse to have it.
+fn plan_with_weight_at(device: &GpuDevice, graph: &Graph, weight: TensorId, buffer: BufferId, offset: usize) -> Plan {
+    let slot = Slot { place: Place::Buffer(buffer), offset: 0, bytes: 64 };
+    let mut plan = plan(graph, &Leaves::from([(weight, slot)]), &device.limits(), &unfused()).unwrap();
+    let tensors = graph.leaves().iter().chain(graph.nodes());
+    let mut slots: HashMap<_, _> = tensors.filter_map(|&id| Some((id, plan.placement.slot(graph, id)?))).collect();
+    slots.insert(weight, Slot { offset, ..slot });
+    plan.placement = Placement::new(graph, &slots, plan.placement.arenas().to_vec());
+    plan
+}
+
 #[test]
 fn plans_that_do_not_fit_are_refused() {
     for device in devices() {
         let (case, weight) = addition();
         let graph = Arc::new(case.graph.clone());
         let buffer = device.create_buffer(BufferClass::Weight, 64).unwrap();
-        let planned = |buffer, offset| {
-            let slot = Slot { place: Place::Buffer(buffer), offset, bytes: 64 };
-            Arc::new(
-                plan(&graph, &Leaves::from([(weight, slot)]), &device.limits(), &crate::devices::unfused()).unwrap(),
-            )
-        };
+        let planned = |buffer, offset| Arc::new(plan_with_weight_at(device, &graph, weight, buffer, offset));
         let load = |buffer, offset, arenas: &[BufferId]| device.load(&graph, &planned(buffer, offset), arenas).err();
         let size = planned(buffer, 0).placement.arenas()[0];
         let arena = device.create_buffer(BufferClass::Computed, size).unwrap();
@@ -153,10 +161,7 @@ fn an_offset_within_an_element_is_unsupported() {
         let (case, weight) = addition();
         let graph = Arc::new(case.graph);
         let buffer = device.create_buffer(BufferClass::Weight, 80).unwrap();
-        let slot = Slot { place: Place::Buffer(buffer), offset: 6, bytes: 64 };
-        let plan = Arc::new(
-            plan(&graph, &Leaves::from([(weight, slot)]), &device.limits(), &crate::devices::unfused()).unwrap(),
-        );
+        let plan = Arc::new(plan_with_weight_at(device, &graph, weight, buffer, 6));
         let arena = device.create_buffer(BufferClass::Computed, plan.placement.arenas()[0]).unwrap();
         let error = device.load(&graph, &plan, &[arena]).err();
         assert!(matches!(error, Some(DeviceError::Unsupported { op: OpKind::Add, .. })), "{error:?}");
