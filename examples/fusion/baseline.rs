@@ -96,7 +96,8 @@ fn named_moe(arch: &str) -> &'static str {
 /// The text of a baseline file.
 pub fn render(counts: &Counts, set: &str) -> String {
     let mut text = format!("# fusions per graph with the table `{set}`\n");
-    let _ = writeln!(text, "# {:<18},{:<4},{:<8},{:<8},{:<28},{:>7}", "arch", "moe", "variant", "mode", "label", "count");
+    let _ =
+        writeln!(text, "# {:<18},{:<4},{:<8},{:<8},{:<28},{:>7}", "arch", "moe", "variant", "mode", "label", "count");
     for (Key { subject, label, mode }, count) in counts {
         let moe = named_moe(&subject.arch);
         let _ = writeln!(text, "{:<20},{moe:<4},{:<8},{mode:<8},{label:<28},{count:>7}", subject.arch, subject.variant);
@@ -200,12 +201,8 @@ mod tests {
         let expected = counts(&[("A", Mode::Any, 1), ("B", Mode::Any, 2), ("C", Mode::Any, 3)]);
         let found = counts(&[("A", Mode::Any, 1), ("B", Mode::Any, 9), ("D", Mode::Any, 4)]);
         let verdicts: Vec<Verdict> = compare(&expected, &found, None).into_values().collect();
-        let differs = [
-            Verdict::Same,
-            Verdict::Differs { expected: 2 },
-            Verdict::Missing { expected: 3 },
-            Verdict::Extra,
-        ];
+        let differs =
+            [Verdict::Same, Verdict::Differs { expected: 2 }, Verdict::Missing { expected: 3 }, Verdict::Extra];
         assert_eq!(verdicts, differs);
         let other = Subject { arch: "llama".to_owned(), variant: "dense".to_owned() };
         assert!(compare(&expected, &found, Some(&other)).is_empty());

@@ -1,5 +1,10 @@
 //! What an adapter can do: the bits that choose kernel variants.
 
+use crate::plan::Limits;
+
+/// Bytes at whose multiples slots start: a cache line, so that neighbouring tensors share none.
+pub const ALIGNMENT: usize = 128;
+
 /// Capabilities of an adapter, after the start-up self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
@@ -21,4 +26,17 @@ pub struct Caps {
     pub max_workgroup_bytes: u32,
     /// Bytes that one binding reaches.
     pub max_binding_bytes: u64,
+}
+
+/// What every adapter of a backend (`MTL`, `VK`, `DX12`, `GL`) that runs our kernels allows a plan, for plans made where
+/// there is none to ask. `None` for another name.
+pub fn backend_limits(backend: &str) -> Option<Limits> {
+    // WebGPU's default limits, but for the buffers of a kernel: what wgpu gives on the least of each backend's GPUs.
+    let max_bindings = match backend {
+        "MTL" => 9,
+        "DX12" => 32,
+        "VK" | "GL" => 8,
+        _ => return None,
+    };
+    Some(Limits { max_buffer_bytes: 128 << 20, alignment: ALIGNMENT, max_bindings })
 }

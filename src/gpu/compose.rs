@@ -3,8 +3,10 @@
 use super::caps::Caps;
 use super::dispatch::{Access, Binding, Dispatch, Param, ParamType, Switch};
 use crate::graph::DType;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 macro_rules! sources {
@@ -43,12 +45,21 @@ const SOURCES: &[(&str, &str)] = sources![
     "unary",
 ];
 
-/// All sources, parsed once.
+/// All sources, parsed once. Files of the folder `WGFUSE_SHADER_DIR` stand in for those of the same name, so that a
+/// kernel can be changed without building the crate again.
 static ENVIRONMENT: LazyLock<Result<minijinja::Environment<'static>, String>> = LazyLock::new(|| {
     let mut environment = minijinja::Environment::new();
     environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
-    for (name, source) in SOURCES {
-        environment.add_template(name, source).map_err(|error| format!("{name}: {error:#}"))?;
+    let folder = std::env::var_os("WGFUSE_SHADER_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    for &(name, source) in SOURCES {
+        let own = folder.as_ref().map(|folder| folder.join(name).with_extension("wgsl")).filter(|path| path.exists());
+        let source = match own {
+            Some(path) => {
+                Cow::Owned(std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?)
+            }
+            None => Cow::Borrowed(source),
+        };
+        environment.add_template_owned(name, source).map_err(|error| format!("{name}: {error:#}"))?;
     }
     Ok(environment)
 });

@@ -2,7 +2,7 @@
 
 use super::adapter::{self, Candidate, name_of_type};
 use super::buffers::{Buffers, Entry};
-use super::caps::Caps;
+use super::caps::{ALIGNMENT, Caps};
 use super::dispatch::{Context, Dispatch};
 use super::driver::Driver;
 use super::encode::encode;
@@ -14,9 +14,6 @@ use crate::fusion::{FusionConfig, FusionState};
 use crate::graph::{BufferClass, Graph};
 use crate::plan::{BufferId, Limits, Place, Plan};
 use std::sync::Arc;
-
-/// Bytes at whose multiples slots start: a cache line, so that neighbouring tensors share none.
-const ALIGNMENT: usize = 128;
 
 /// Which device to open, and what it may use.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ mod record;
 mod selftest;
 
 pub use adapter::list;
+pub use caps::backend_limits;
 pub use device::{GpuDevice, OpenOptions};
 pub use encode::encode;
 pub use record::GpuProgram;

@@ -26,6 +26,8 @@ pub struct Hparams {
     pub n_embd: usize,
     /// Layers.
     pub n_layer: usize,
+    /// Experts of a mixture; 0 in a dense model.
+    pub n_expert: usize,
 }
 
 impl Hparams {
@@ -39,6 +41,7 @@ impl Hparams {
             n_ctx_train: facts.integer("context_length", None, 1..=MAX_POSITIONS)?,
             n_embd: facts.size("embedding_length")?,
             n_layer: facts.integer("block_count", None, 1..=MAX_LAYERS)?,
+            n_expert: facts.count("expert_count")?,
         })
     }
 }

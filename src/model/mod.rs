@@ -37,6 +37,7 @@ use hparams::Facts;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use structure::Structure;
 
@@ -104,6 +105,14 @@ impl Model {
         let structure = Structure::read(arch, &Facts::of_file(arch.name, metadata, &tensors))?;
         let weights = structure.wants().check(arch.name, &tensors)?;
         Ok(Self { structure, tensors, weights, source })
+    }
+
+    /// A model from a file at this path, which stays mapped into memory.
+    ///
+    /// # Errors
+    /// [`ModelError::Gguf`] when it is no GGUF file, else as [`Model::new`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::from_gguf(Gguf::open(path)?)
     }
 
     /// A model from a file.

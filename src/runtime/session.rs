@@ -83,6 +83,11 @@ impl Session {
         Ok(Self { model, context, caches, n_ctx, n_past: 0, graphs, scratch, logits })
     }
 
+    /// The model.
+    pub const fn model(&self) -> &Arc<DeviceModel> {
+        &self.model
+    }
+
     /// Tokens that the session has seen.
     pub const fn n_past(&self) -> usize {
         self.n_past

@@ -50,7 +50,7 @@ pub(in crate::model) struct Embedding {
 
 impl Embedding {
     pub(in crate::model) fn new(row: Embed, head: Head, hparams: &Hparams) -> Self {
-        let Hparams { n_vocab, n_ctx_train, n_embd, n_layer: _ } = *hparams;
+        let Hparams { n_vocab, n_ctx_train, n_embd, n_layer: _, n_expert: _ } = *hparams;
         Self { row, n_embd, n_vocab, n_ctx_train, tied: head.tied }
     }
 
@@ -101,7 +101,7 @@ pub(in crate::model) struct Logits {
 
 impl Logits {
     pub(in crate::model) fn read(row: Head, facts: &Facts<'_>, hparams: &Hparams) -> Result<Self, ModelError> {
-        let Hparams { n_vocab, n_ctx_train: _, n_embd, n_layer: _ } = *hparams;
+        let Hparams { n_vocab, n_ctx_train: _, n_embd, n_layer: _, n_expert: _ } = *hparams;
         let own = !row.tied && facts.has_tensor(&tensor_name(Site::Model, Stem::Output, Part::Weight), true);
         Ok(Self { row, n_embd, n_vocab, tied: !own, cap: Cap::read(row.cap, facts)? })
     }
