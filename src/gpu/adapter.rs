@@ -54,6 +54,7 @@ pub(super) fn candidates() -> Vec<Candidate> {
             let info = adapter.get_info();
             base_name(info.backend).map(|backend| (adapter, info, backend))
         })
+        .filter(|(_, info, _)| info.backend != wgpu::Backend::Gl || computes(&info.driver_info))
         .collect();
     let low_power = wgpu::PowerPreference::from_env() == Some(wgpu::PowerPreference::LowPower);
     found.sort_by_key(|(_, info, _)| (type_rank(info.device_type, low_power), info.backend == wgpu::Backend::Gl));
@@ -81,6 +82,21 @@ pub(super) fn choose(name: Option<&str>) -> Result<Candidate, DeviceError> {
             let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             Err(DeviceError::NoDevice { requested: name.unwrap_or("any GPU").to_owned(), available })
         }
+    }
+}
+
+/// Whether a GL of this version has compute shaders: 4.3, or ES 3.1. wgpu takes a context of an older version where a
+/// driver offers no newer one by default (NVIDIA's), says that it computes, and then loses the device.
+fn computes(version: &str) -> bool {
+    let (number, least) = match version.strip_prefix("OpenGL ES ") {
+        Some(rest) => (rest, (3, 1)),
+        None => (version, (4, 3)),
+    };
+    let mut parts = number.split(|other: char| !other.is_ascii_digit()).map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= least,
+        // Better to try than to leave out a driver that counts otherwise.
+        _ => true,
     }
 }
 
@@ -131,6 +147,15 @@ pub(super) const fn name_of_type(device_type: wgpu::DeviceType) -> &'static str 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn old_versions_of_gl_are_left_out() {
+        let versions =
+            ["4.5 (Core Profile) Mesa 22.3.6", "4.3.0", "OpenGL ES 3.2 Mesa 22.3.6", "OpenGL ES 3.1", "Metal"];
+        assert!(versions.iter().all(|version| computes(version)));
+        let versions = ["3.3.0 NVIDIA 580.159.04", "4.2", "OpenGL ES 3.0 Mesa 22.3.6"];
+        assert!(!versions.iter().any(|version| computes(version)));
+    }
 
     #[test]
     fn a_number_never_runs_into_a_digit() {
