@@ -1,5 +1,6 @@
 //! The integration tests, one module for each part of the crate.
 
+mod check;
 mod cpu;
 mod cpu_fused;
 mod devices;
