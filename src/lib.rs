@@ -1,4 +1,4 @@
-//! wgfuse runs ggml-style tensor graphs on any GPU that wgpu reaches.
+#![doc = include_str!("../README.md")]
 
 pub mod cpu;
 pub mod device;
