@@ -1,44 +1,7 @@
-//! How much memory reading a broken file takes; apart, since it counts every allocation.
+//! How much memory reading a broken file takes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use crate::{HELD, PEAK};
 use wgfuse::gguf::{Error, Gguf};
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, with the bytes that each thread holds counted.
-struct Counting;
-
-impl Counting {
-    fn add(bytes: isize) {
-        let held = HELD.get() + bytes;
-        HELD.set(held);
-        PEAK.set(PEAK.get().max(held));
-    }
-}
-
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since
-// the counters are constants without destructors.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Self::add(layout.size() as isize);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        Self::add(-(layout.size() as isize));
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Reads a file and returns how many bytes were held at most beyond those held before.
 fn peak(file: Vec<u8>) -> (Result<Gguf, Error>, usize) {
