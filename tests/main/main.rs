@@ -9,6 +9,7 @@ mod golden_graph;
 mod golden_models;
 mod golden_plans;
 mod gpu;
+mod graph;
 mod invariants;
 mod kernels;
 mod model;
