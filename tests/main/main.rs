@@ -20,3 +20,4 @@ mod plan_random;
 mod protocol;
 mod rig;
 mod support;
+mod tidy;
