@@ -17,6 +17,7 @@ mod model_golden;
 mod models;
 mod plan_cases;
 mod plan_random;
+mod precision;
 mod protocol;
 mod rig;
 mod support;
