@@ -3,6 +3,7 @@
 mod cpu;
 mod cpu_fused;
 mod devices;
+mod failures;
 mod fusion_rows;
 mod gguf;
 mod golden_graph;
