@@ -59,7 +59,7 @@ struct Prepared {
 impl Context {
     /// A context that fuses what the device's configuration says, with options from the environment.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        let options = PlanOptions::from_env(device.fusion().matcher());
+        let options = PlanOptions::from_env(device.fusion().configured());
         Self::with_options(device, options)
     }
 
@@ -90,7 +90,9 @@ impl Context {
     /// # Errors
     /// When a weight or cache of the graph is not in `leaves`, a tensor is too large, or the device lacks a kernel.
     pub fn prepare<'a>(&'a mut self, graph: &'a Arc<Graph>, leaves: &Leaves) -> Result<Run<'a>, ComputeError> {
-        let (device, limits, options, arenas) = (&self.device, &self.limits, &self.options, &mut self.arenas);
+        // Fusion may have been switched since the context was made.
+        let options = &PlanOptions { matcher: self.fusion.state().allowed(self.options.matcher), ..self.options };
+        let (device, limits, arenas) = (&self.device, &self.limits, &mut self.arenas);
         let prepared = self.programs.get_or_make(graph, leaves, limits, options, || {
             let plan = Arc::new(plan(graph, leaves, limits, options)?);
             grow(device, arenas, plan.placement.arenas())?;
@@ -163,7 +165,7 @@ impl Run<'_> {
     }
 
     fn locate(&self, id: TensorId, accessible: bool, given: usize) -> Result<(BufferId, usize), ComputeError> {
-        let name = || self.graph.get(id).map_or_else(String::new, |tensor| tensor.name().to_owned());
+        let name = || self.graph.display_name(id);
         let slot = self.prepared.plan.placement.slot(self.graph, id).filter(|_| accessible);
         let slot = slot.ok_or_else(|| ComputeError::NotAccessible { name: name() })?;
         if slot.bytes != given {

@@ -211,9 +211,14 @@ impl Encoder<'_> {
         }
     }
 
-    /// Binds a tensor that the kernel writes: `fn ROLE_store(i, value)`.
+    /// Binds a tensor that the kernel writes: `fn ROLE_store(i, value)`. Its threads write in no particular order, so
+    /// that no two elements may lie in one place.
     #[must_use]
     pub fn output(self, role: &'static str, id: TensorId) -> Self {
+        let layout = self.cx.tensor(id).layout();
+        if !layout.has_distinct_elements() {
+            return self.fail(format!("`{role}`, {layout}, whose elements overlap"));
+        }
         self.bind(role, id, Access::Write)
     }
 

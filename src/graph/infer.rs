@@ -334,10 +334,10 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.check(4, beta == [1, heads, tokens, batch], || format!("[1, {heads}, {tokens}, {batch}]"))?;
             s.check(5, state == [size, size, heads, batch], || format!("[{size}, {size}, {heads}, {batch}]"))?;
             s.parameter(snapshots > 0, "snapshots", snapshots, "at least 1")?;
-            let too_large = GraphError::Size { dtype: DType::F32, ne: v };
             let kept = count([size, snapshots as usize, batch, 1]);
-            let rows = kept.and_then(|kept| kept.checked_add(tokens.checked_mul(batch)?)).ok_or(too_large)?;
-            Inferred::fresh(DType::F32, [size * heads, rows, 1, 1])
+            let rows = kept.and_then(|kept| kept.checked_add(tokens.checked_mul(batch)?));
+            s.parameter(rows.is_some(), "snapshots", snapshots, "a result whose size fits")?;
+            Inferred::fresh(DType::F32, [size * heads, rows.unwrap_or(0), 1, 1])
         }
     }
 }

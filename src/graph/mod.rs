@@ -84,6 +84,14 @@ impl Graph {
         self.tensors.iter().position(|tensor| tensor.name == name).map(|index| TensorId(index as u32))
     }
 
+    /// What messages call a tensor: its name, or its number if it has none.
+    pub fn display_name(&self, id: TensorId) -> String {
+        match self.get(id).map(Tensor::name) {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            Some(_) | None => format!("#{}", id.index()),
+        }
+    }
+
     /// Names a tensor, for reports.
     ///
     /// # Errors

@@ -14,9 +14,7 @@ pub struct NodeName {
 
 impl NodeName {
     pub(super) fn of(graph: &Graph, id: TensorId) -> Self {
-        let tensor = graph.tensor(id);
-        let name = if tensor.name().is_empty() { format!("#{}", id.index()) } else { tensor.name().to_owned() };
-        Self { op: tensor.kind(), name }
+        Self { op: graph.tensor(id).kind(), name: graph.display_name(id) }
     }
 }
 
