@@ -4,7 +4,7 @@ use super::recurrent::delta_sources;
 use crate::devices::{all, cpu, gpus, unfused};
 use crate::rig::{FLOATS, Form, Rig, called};
 use wgfuse::device::{ComputeError, DeviceError};
-use wgfuse::graph::{DType, FlashAttn, LeafKind, Op, OpKind, Precision, Rope, RopeMode};
+use wgfuse::graph::{DType, FlashAttn, LeafKind, Op, OpKind, Precision, Rope, RopeMode, TensorId};
 
 const F32: DType = DType::F32;
 const INPUT: LeafKind = LeafKind::Input;
@@ -25,19 +25,16 @@ fn indices_outside() {
             let mut rig = Rig::default();
             let a = rig.leaf(LeafKind::Cache, dtype, [3, 4, 4, 1]);
             let ids = [0.0, 3.0, 0.0, bad, 0.0, 1.0, 1.0, 0.0];
-            match op.kind() {
-                OpKind::MulMatId => {
-                    let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
-                    let b = rig.input([3, 1, 4, 1]);
-                    rig.want(op, &[a, b, ids]);
-                }
-                kind => {
-                    let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
-                    let b = rig.input([3, 2, 4, 1]);
-                    let sources = if kind == OpKind::GetRows { vec![a, ids] } else { vec![b, ids, a] };
-                    rig.want(op, &sources);
-                }
-            }
+            let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
+            let b = rig.input([3, 2, 4, 1]);
+            let sources: &[TensorId] = if op == Op::MulMatId {
+                &[a, b, ids]
+            } else if op == Op::SetRows {
+                &[b, ids, a]
+            } else {
+                &[a, ids]
+            };
+            rig.want(op, sources);
             assert_eq!(refusal(&rig), Some(DeviceError::Index { op: op.kind(), index: bad as i64, count: 4 }));
             rig.check_on(&gpus());
         }
