@@ -60,9 +60,9 @@ fn indices_outside() {
 fn products_with_no_matrix_are_zero_on_a_gpu() {
     let mut rig = Rig::default();
     for (k, m, experts, used, tokens) in [(5, 3, 2, 1, 1), (40, 70, 8, 3, 7), (33, 35, 3, 2, 40), (64, 40, 2, 2, 600)] {
-        for dtype in [F32, DType::F16] {
+        for (dtype, columns) in [(F32, 1), (DType::F16, used), (DType::BF16, used)] {
             let a = rig.leaf(LeafKind::Weight, dtype, [k, m, experts, 1]);
-            let b = rig.input([k, used, tokens, 1]);
+            let b = rig.input([k, columns, tokens, 1]);
             let id = |i: usize| match i % 11 {
                 7 => -1.0,
                 9 => experts as f64,
