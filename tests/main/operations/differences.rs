@@ -4,7 +4,7 @@ use super::recurrent::delta_sources;
 use crate::devices::{all, cpu, gpus, unfused};
 use crate::rig::{FLOATS, Form, Rig, called};
 use wgfuse::device::{ComputeError, DeviceError};
-use wgfuse::graph::{DType, FlashAttn, LeafKind, Op, OpKind, Precision, Rope, RopeMode};
+use wgfuse::graph::{DType, FlashAttn, LeafKind, Op, OpKind, Precision, Rope, RopeMode, TensorId};
 
 const F32: DType = DType::F32;
 const INPUT: LeafKind = LeafKind::Input;
@@ -25,19 +25,16 @@ fn indices_outside() {
             let mut rig = Rig::default();
             let a = rig.leaf(LeafKind::Cache, dtype, [3, 4, 4, 1]);
             let ids = [0.0, 3.0, 0.0, bad, 0.0, 1.0, 1.0, 0.0];
-            match op.kind() {
-                OpKind::MulMatId => {
-                    let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
-                    let b = rig.input([3, 1, 4, 1]);
-                    rig.want(op, &[a, b, ids]);
-                }
-                kind => {
-                    let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
-                    let b = rig.input([3, 2, 4, 1]);
-                    let sources = if kind == OpKind::GetRows { vec![a, ids] } else { vec![b, ids, a] };
-                    rig.want(op, &sources);
-                }
-            }
+            let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
+            let b = rig.input([3, 2, 4, 1]);
+            let sources: &[TensorId] = if op == Op::MulMatId {
+                &[a, b, ids]
+            } else if op == Op::SetRows {
+                &[b, ids, a]
+            } else {
+                &[a, ids]
+            };
+            rig.want(op, sources);
             assert_eq!(refusal(&rig), Some(DeviceError::Index { op: op.kind(), index: bad as i64, count: 4 }));
             rig.check_on(&gpus());
         }
@@ -63,9 +60,9 @@ fn indices_outside() {
 fn products_with_no_matrix_are_zero_on_a_gpu() {
     let mut rig = Rig::default();
     for (k, m, experts, used, tokens) in [(5, 3, 2, 1, 1), (40, 70, 8, 3, 7), (33, 35, 3, 2, 40), (64, 40, 2, 2, 600)] {
-        for dtype in [F32, DType::F16] {
+        for (dtype, columns) in [(F32, 1), (DType::F16, used), (DType::BF16, used)] {
             let a = rig.leaf(LeafKind::Weight, dtype, [k, m, experts, 1]);
-            let b = rig.input([k, used, tokens, 1]);
+            let b = rig.input([k, columns, tokens, 1]);
             let id = |i: usize| match i % 11 {
                 7 => -1.0,
                 9 => experts as f64,

@@ -75,8 +75,8 @@ fn angles_of_far_positions_are_right() {
         for rope in [Rope { n_dims: 128, ..PLAIN }, Rope { n_dims: 128, mode: RopeMode::Neox, ..YARN }] {
             let mut rig = Rig::default();
             // The first element of each pair is 1, the second 0: a cosine and a sine come out.
-            let first = |i: usize| if rope.mode == RopeMode::Normal { i % 2 == 0 } else { i < 64 };
-            let ones: Vec<f64> = (0..128).map(|i| first(i).into()).map(|one: u8| one.into()).collect();
+            let first = |i: usize| if rope.mode == RopeMode::Normal { i.is_multiple_of(2) } else { i < 64 };
+            let ones: Vec<f64> = (0..128).map(|i| if first(i) { 1.0 } else { 0.0 }).collect();
             let a = rig.given(LeafKind::Input, DType::F32, [128, 1, 1, 1], &ones);
             let at = rig.given(LeafKind::Input, DType::I32, [1, 1, 1, 1], &[position.into()]);
             let out = rig.graph.rope(a, at, None, rope).unwrap();
