@@ -18,7 +18,7 @@ fn on_devices(x: &[f32], op: impl Fn(&mut Graph, TensorId) -> TensorId, check: i
     let mut result = vec![0.0f32; graph.tensor(y).layout().elements()];
     let graph = Arc::new(graph);
     let cpu: Arc<dyn Device> = Arc::new(CpuDevice::new(FusionConfig::default()));
-    let gpus = devices().iter().map(|device| -> Arc<dyn Device> { device.clone() });
+    let gpus = devices().iter().map(|device| Arc::clone(device) as Arc<dyn Device>);
     for device in std::iter::once(cpu).chain(gpus) {
         let mut context = Context::with_options(Arc::clone(&device), PlanOptions::default());
         let mut run = context.prepare(&graph, &Leaves::new()).unwrap();
