@@ -78,7 +78,7 @@ fn every_backend_has_the_published_counts() {
     for other in ["GL", "CPU", "MTL"] {
         assert_eq!(baseline(&format!("{other}.published12.csv")), vulkan, "{other}");
     }
-    let Some(golden) = crate::golden_graph::directory() else { return };
+    let Some(golden) = crate::golden::directory() else { return };
     let published = std::fs::read_to_string(golden.join("../baselines/table12.csv")).unwrap();
     let mut published = rows(&published, 3);
     let ours = rows(&vulkan, 4);
@@ -188,7 +188,7 @@ fn dummies_survive_a_file_bit_for_bit() {
     assert_ends(&output, 0, "1 models, 0 failed");
     assert_ends(&example("archs").args(["-a", "nothing"]).output().unwrap(), 2, "no model matches");
     assert_ends(&example("archs").args(["-b", "XX7"]).output().unwrap(), 3, "no device `XX7`");
-    let Some(golden) = crate::golden_graph::directory() else { return };
+    let Some(golden) = crate::golden::directory() else { return };
     let folder = Folder::new("logits");
     let args = ["-b", "CPU", "-a", "llama-dense", "--logits", &folder.path("")];
     assert_ends(&example("archs").args(args).output().unwrap(), 0, "1 models, 0 failed");
@@ -196,5 +196,5 @@ fn dummies_survive_a_file_bit_for_bit() {
     let found = read(&folder.0.join("llama-dense.logits.f32"));
     let expected = read(&golden.join("llama-dense.logits.f32"));
     assert_eq!(found.len(), expected.len());
-    assert!(crate::protocol::nmse(&found, &expected) <= 1e-6);
+    assert!(crate::numbers::nmse(&found, &expected) <= 1e-6);
 }

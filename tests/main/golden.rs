@@ -12,7 +12,7 @@ use wgfuse::graph::{
 use wgfuse::model::Variant;
 
 /// Where the golden files are; `None`, and a line that says so, when the variable is unset.
-fn directory() -> Option<PathBuf> {
+pub fn directory() -> Option<PathBuf> {
     let Some(directory) = std::env::var_os("WGFUSE_GOLDEN") else {
         eprintln!("skipped: WGFUSE_GOLDEN is not set");
         return None;
