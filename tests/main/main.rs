@@ -17,5 +17,6 @@ mod models;
 mod plan_cases;
 mod plan_random;
 mod protocol;
+mod random_graphs;
 mod rig;
 mod support;

@@ -78,7 +78,7 @@ pub fn encode(dtype: DType, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
     values.into_iter().flat_map(one).collect()
 }
 
-fn decode(dtype: DType, bytes: &[u8]) -> f64 {
+pub fn decode(dtype: DType, bytes: &[u8]) -> f64 {
     match dtype {
         DType::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).into(),
         DType::F16 => f16::from_ne_bytes(bytes.try_into().unwrap()).to_f64(),
