@@ -130,6 +130,22 @@ impl Layout {
         self.ne[0] == self.dtype.block_size() || self.nb[0] == self.dtype.block_bytes()
     }
 
+    /// Whether no two elements share a byte, as far as strides tell: each dimension steps over all that lies within.
+    pub fn is_apart(&self) -> bool {
+        let mut dims = [0, 1, 2, 3].map(|dim| (self.nb[dim], self.ne[dim]));
+        dims[0].1 /= self.dtype.block_size();
+        dims.sort_unstable();
+        let wide = dims.into_iter().filter(|&(_, n)| n > 1);
+        self.is_empty()
+            || wide
+                .scan(self.dtype.block_bytes(), |end, (stride, n)| {
+                    let apart = stride >= *end;
+                    *end = (n - 1).saturating_mul(stride).saturating_add(*end);
+                    Some(apart)
+                })
+                .all(|apart| apart)
+    }
+
     /// Whether a tensor of this shape, repeated whole, fills `other`.
     pub fn repeats_into(&self, other: &Self) -> bool {
         other.is_empty() || (0..4).all(|dim| self.ne[dim] != 0 && other.ne[dim].is_multiple_of(self.ne[dim]))
