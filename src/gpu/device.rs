@@ -11,7 +11,7 @@ use super::record::{GpuProgram, Steps};
 use super::selftest;
 use crate::device::{Device, DeviceError, DeviceInfo, Program};
 use crate::fusion::{FusionConfig, FusionState};
-use crate::graph::{BufferClass, Graph};
+use crate::graph::{BufferClass, Graph, GraphError, Tensor, TensorId};
 use crate::plan::{BufferId, Limits, Place, Plan};
 use std::sync::Arc;
 
@@ -89,11 +89,12 @@ impl GpuDevice {
     /// The dispatches of a plan's groups, in order.
     ///
     /// # Errors
-    /// When an operation has no kernel here.
+    /// When an operation has no kernel here, or the plan is one of a larger graph.
     pub fn encode(&self, graph: &Graph, plan: &Plan) -> Result<Vec<Dispatch>, DeviceError> {
         let cx = Context { graph, placement: &plan.placement, caps: &self.caps, device: &self.info.name };
         let mut dispatches = Vec::with_capacity(plan.groups.len());
         for group in &plan.groups {
+            group.nodes.iter().try_for_each(|&node| known(graph, node).map(drop))?;
             dispatches.extend(encode(&cx, group)?);
         }
         // A kernel without work has nothing to launch.
@@ -122,7 +123,7 @@ impl GpuDevice {
     /// Every tensor that a group touches must lie inside its buffer.
     fn check_slots(&self, graph: &Graph, plan: &Plan, arenas: &[Entry]) -> Result<(), DeviceError> {
         for &node in plan.groups.iter().flat_map(|group| &group.nodes) {
-            let touched = std::iter::once(node).chain(graph.tensor(node).sources());
+            let touched = std::iter::once(node).chain(known(graph, node)?.sources());
             for slot in touched.filter_map(|id| plan.placement.slot(graph, id)) {
                 inside(slot.offset, slot.bytes, &self.entry(slot.place, arenas)?)?;
             }
@@ -139,6 +140,11 @@ impl GpuDevice {
             }
         }
     }
+}
+
+/// A node of a plan, which may have been made for another graph.
+fn known(graph: &Graph, node: TensorId) -> Result<&Tensor, DeviceError> {
+    graph.get(node).ok_or_else(|| DeviceError::Plan { reason: GraphError::Unknown(node).to_string() })
 }
 
 fn inside(start: usize, bytes: usize, entry: &Entry) -> Result<(), DeviceError> {

@@ -44,9 +44,11 @@ fn f32(g: &mut Graph, ne: [usize; 4]) -> Result<TensorId, GraphError> {
 /// Encodes a node, or nodes that fuse, for every adapter, and checks what comes out.
 fn check(g: &mut Graph, nodes: &[TensorId]) {
     nodes.iter().for_each(|&node| g.expand(node).unwrap());
-    let slot =
-        |id: TensorId| Slot { place: Place::Buffer(BufferId(0)), offset: 0, bytes: g.tensor(id).layout().extent() };
-    let leaves: Leaves = g.leaves().iter().map(|&id| (id, slot(id))).collect();
+    let slot = |(at, &id): (usize, &TensorId)| {
+        let bytes = g.tensor(id).layout().extent();
+        (id, Slot { place: Place::Buffer(BufferId(0)), offset: at << 24, bytes })
+    };
+    let leaves: Leaves = g.leaves().iter().enumerate().map(slot).collect();
     let plan = plan(g, &leaves, &LIMITS, &PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() }).unwrap();
     let kinds: Vec<_> = nodes.iter().map(|&node| g.tensor(node).kind()).collect();
     let group = Group { fusion: TABLE.iter().find(|row| row.ops == kinds), nodes: nodes.to_vec() };
