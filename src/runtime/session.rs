@@ -101,14 +101,12 @@ impl Session {
     /// Runs a batch of tokens that follow those before, and returns logits: a row of `n_vocab` for each output.
     ///
     /// # Errors
-    /// For tokens outside the vocabulary, a full context, or a device that fails. Only a device that fails changes the
-    /// session; it is at the start of a sequence then.
+    /// For tokens outside the vocabulary, a full context, a batch that the device has no memory or kernel for, or a device
+    /// that fails. Only a failure after the batch was begun changes the session; it is at the start of a sequence then.
     pub fn decode(&mut self, tokens: &[i32], outputs: Outputs) -> Result<&[f32], SessionError> {
         let batch = self.batch(tokens, outputs)?;
-        // Recurrent states may be half written after a failure.
-        let n_past = std::mem::take(&mut self.n_past);
         self.run(&batch)?;
-        self.n_past = n_past + tokens.len();
+        self.n_past = batch.n_past + tokens.len();
         Ok(&self.logits)
     }
 
@@ -139,6 +137,8 @@ impl Session {
         };
         let ready = ready(&mut self.graphs, &self.model, &self.caches, &inputs)?;
         let mut run = self.context.prepare(&ready.graph, &ready.leaves)?;
+        // Recurrent states may be half written after a failure.
+        self.n_past = 0;
         for input in &ready.inputs {
             batch.fill(input.role, &mut self.scratch);
             run.write(input.id, &self.scratch)?;
