@@ -9,6 +9,7 @@ mod golden_graph;
 mod golden_models;
 mod golden_plans;
 mod gpu;
+mod hostile_use;
 mod invariants;
 mod kernels;
 mod model;

@@ -9,6 +9,7 @@ use crate::devices::devices;
 use crate::invariants;
 use crate::rig::{Random, decode, encode, indices};
 use generate::{Fill, Generated, Leaf, contents, generate};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use wgfuse::cpu::CpuDevice;
@@ -141,8 +142,8 @@ impl<'a> Placed<'a> {
         let mut leaves = Leaves::new();
         let mut buffers = Vec::new();
         for (kind, class, shared) in [
-            (LeafKind::Weight, BufferClass::Weight, case.seed % 2 == 0),
-            (LeafKind::Cache, BufferClass::Cache, case.seed % 3 == 0),
+            (LeafKind::Weight, BufferClass::Weight, case.seed.is_multiple_of(2)),
+            (LeafKind::Cache, BufferClass::Cache, case.seed.is_multiple_of(3)),
         ] {
             let mut groups: Vec<Vec<(TensorId, Vec<u8>)>> = Vec::new();
             for leaf in case.of_kind(kind) {
@@ -362,7 +363,7 @@ fn random_graphs_give_the_same_on_every_device_fused_and_unfused() {
         std::iter::once(judge()).chain(devices().iter().map(|gpu| gpu.clone() as Arc<dyn Device>)).collect();
     let first = number("WGFUSE_RANDOM_SEED", 0);
     let seeds: Vec<u64> = (first..first + number("WGFUSE_RANDOM_GRAPHS", GRAPHS)).collect();
-    let mut fused = std::collections::BTreeMap::<String, usize>::new();
+    let mut fused = BTreeMap::<String, usize>::new();
     let mut failures = Vec::new();
     for batch in seeds.chunks(BATCH as usize) {
         let cases: Vec<Case> = batch.iter().map(|&seed| Case::new(seed, 4 + seed as usize % 21)).collect();

@@ -6,8 +6,8 @@
 use crate::rig::Random;
 use std::ops::Range;
 use wgfuse::graph::{
-    DType, FlashAttn, Glu, Graph, GraphError, Layout, LeafKind, Op, Precision, Rope, RopeMode, SortOrder, TensorId,
-    Unary,
+    BufferClass, DType, FlashAttn, Glu, Graph, GraphError, Layout, LeafKind, Op, Precision, Rope, RopeMode, SortOrder,
+    TensorId, Unary,
 };
 
 type Ne = [usize; 4];
@@ -57,7 +57,7 @@ const CACHE_BOUND: f32 = 8.0;
 /// The rows of caches.
 const CELLS: usize = 24;
 
-pub struct Generator {
+struct Generator {
     random: Random,
     graph: Graph,
     leaves: Vec<Leaf>,
@@ -528,8 +528,8 @@ impl Generator {
                 let other = self.rows();
                 let layout = self.layout(other.id);
                 let is_apart = self.graph.root(other.id) != self.graph.root(x.id);
-                let is_input = self.graph.tensor(self.graph.root(other.id)).leaf() == Some(LeafKind::Weight);
-                if is_apart && !is_input && layout.ne == self.main() && layout.nb[0] == 4 && other.bound >= x.bound {
+                let is_weight = self.graph.class(other.id) == BufferClass::Weight;
+                if is_apart && !is_weight && layout.ne == self.main() && layout.nb[0] == 4 && other.bound >= x.bound {
                     self.emit(Op::Cpy, &[x.id, other.id], other.bound)?;
                 }
             }
@@ -549,7 +549,7 @@ impl Generator {
         } else {
             self.rows()
         };
-        let is_weight = self.graph.tensor(self.graph.root(x.id)).leaf() == Some(LeafKind::Weight);
+        let is_weight = self.graph.class(x.id) == BufferClass::Weight;
         // Elements of indices and distinct numbers are meant as they are.
         let kept =
             self.leaves.iter().any(|leaf| leaf.id == self.graph.root(x.id) && !matches!(leaf.fill, Fill::Uniform(..)));
