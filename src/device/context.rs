@@ -2,7 +2,7 @@
 
 use super::{Device, DeviceBuffer, DeviceError, Program};
 use crate::fusion::FusionContext;
-use crate::graph::{BufferClass, Graph, LeafKind, TensorId};
+use crate::graph::{BufferClass, Graph, LeafKind, Tensor, TensorId};
 use crate::plan::{BufferId, Leaves, Limits, Place, Plan, PlanCache, PlanError, PlanOptions, plan};
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ pub enum ComputeError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The tensor is no leaf and no output, so that its memory may hold something else by now, or none at all.
-    #[error("tensor `{name}` cannot be accessed: it is neither an input nor marked as an output of the graph")]
+    /// The tensor is no leaf and no output of what the graph runs, so that its memory may hold something else by now, or
+    /// none at all.
+    #[error("tensor `{name}` cannot be accessed: the graph does not run it as a leaf or as a marked output")]
     NotAccessible {
         /// Its name.
         name: String,
@@ -158,8 +159,9 @@ impl Run<'_> {
     pub fn read(&self, id: TensorId, bytes: &mut [u8]) -> Result<(), ComputeError> {
         // An input's memory is used again once it was read.
         let persists = |leaf: LeafKind| matches!(leaf, LeafKind::Weight | LeafKind::Cache);
-        let accessible =
-            self.graph.get(id).is_some_and(|tensor| tensor.is_output() || tensor.leaf().is_some_and(persists));
+        let kept = |tensor: &Tensor| tensor.is_output() || tensor.leaf().is_some_and(persists);
+        // A view that is not run did not keep its owner's memory.
+        let accessible = self.graph.is_expanded(id) && self.graph.get(id).is_some_and(kept);
         let (buffer, offset) = self.locate(id, accessible, bytes.len())?;
         Ok(self.device.read(buffer, offset, bytes)?)
     }

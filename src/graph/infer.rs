@@ -74,6 +74,12 @@ impl<'a> Sources<'a> {
         self.check(index, holds, || "a contiguous tensor".to_owned())
     }
 
+    /// What an operation overwrites has room for every element.
+    fn apart(&self, index: usize) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.layout.has_distinct_elements());
+        self.check(index, holds, || "a tensor whose elements do not overlap".to_owned())
+    }
+
     fn parameter(
         &self,
         holds: bool,
@@ -141,6 +147,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             let (v, i, d) = (values.ne(), ids.ne(), dst.ne());
             s.float(2)?;
             s.dense_rows(2)?;
+            s.apart(2)?;
             s.check(2, v[0] == d[0] && v[2] == d[2] && v[3] == d[3], || format!("[{}, n, {}, {}]", v[0], v[2], v[3]))?;
             let fits = v[1] == i[0]
                 && i[1] != 0
@@ -155,6 +162,9 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             let [a, b] = s.required(0)?;
             s.check(1, a.layout.elements() == b.layout.elements(), || format!("{} elements", a.layout.elements()))?;
             s.check(1, a.dtype().is_float() == b.dtype().is_float(), || "a type of the same kind".to_owned())?;
+            let narrows = a.dtype() == DType::I64 && b.dtype() != DType::I64;
+            s.check(1, !narrows, || "i64, since nothing else holds every i64".to_owned())?;
+            s.apart(1)?;
             Ok(Inferred::shared(b.layout, 1, 0))
         }
         Op::Cont { ne } => {
@@ -195,7 +205,11 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         Op::Scale { in_place, .. } => {
             let [a] = s.required(0)?;
             s.typed(0, DType::F32)?;
-            if in_place { Ok(Inferred::shared(a.layout, 0, 0)) } else { Inferred::fresh(DType::F32, a.ne()) }
+            if !in_place {
+                return Inferred::fresh(DType::F32, a.ne());
+            }
+            s.apart(0)?;
+            Ok(Inferred::shared(a.layout, 0, 0))
         }
         Op::Repeat { ne } => {
             let [a] = s.required(0)?;

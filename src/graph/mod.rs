@@ -65,12 +65,23 @@ impl Graph {
         self.uses.get(id.index()).copied().unwrap_or(0)
     }
 
+    /// Whether the tensor is one of [`Graph::nodes`] or [`Graph::leaves`].
+    pub fn is_expanded(&self, id: TensorId) -> bool {
+        self.expanded.get(id.index()).copied().unwrap_or(false)
+    }
+
     /// The tensor whose memory this one uses: its view's root, or itself.
+    ///
+    /// # Panics
+    /// If the id came from a larger graph.
     pub fn root(&self, id: TensorId) -> TensorId {
         self.tensor(id).view.map_or(id, |view| view.root)
     }
 
     /// What kind of buffer the tensor's memory is in.
+    ///
+    /// # Panics
+    /// If the id came from a larger graph.
     pub fn class(&self, id: TensorId) -> BufferClass {
         match self.tensor(self.root(id)).leaf {
             Some(LeafKind::Weight) => BufferClass::Weight,

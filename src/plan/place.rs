@@ -7,6 +7,7 @@
 use super::arena::{Arenas, Block};
 use super::{Group, Leaves, Limits, Place, Placement, PlanError, Slot};
 use crate::graph::{Graph, LeafKind, TensorId};
+use std::collections::BTreeSet;
 
 /// Inputs are written before the first groups, which run at moment 1.
 const BEFORE: usize = 0;
@@ -82,7 +83,23 @@ fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Opt
         slot.check(graph, id, limits)?;
         slots[id.index()] = Some(slot);
     }
+    check_written(graph, &slots)?;
     Ok(slots)
+}
+
+/// Order and moments follow from who owns which memory, so that no leaf that is written may lie where another one does.
+fn check_written(graph: &Graph, slots: &[Option<Slot>]) -> Result<(), PlanError> {
+    let name = |id: TensorId| graph.tensor(id).name().to_owned();
+    let writers = graph.nodes().iter().filter(|&&id| !graph.tensor(id).is_silent());
+    let written: BTreeSet<TensorId> = writers.map(|&id| graph.root(id)).collect();
+    for &id in &written {
+        let Some(slot) = slots[id.index()] else { continue };
+        let meets = |other: &&TensorId| **other != id && slots[other.index()].is_some_and(|other| other.meets(&slot));
+        if let Some(&other) = graph.leaves().iter().find(meets) {
+            return Err(PlanError::SharedLeaves { name: name(id), other: name(other) });
+        }
+    }
+    Ok(())
 }
 
 /// When each root that needs memory in an arena is alive.

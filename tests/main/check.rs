@@ -1,5 +1,19 @@
 //! The fusion check as a program: what it prints, what makes it fail, and with which exit status.
 
+// The parts of the example, whose own tests run here: a test of an example takes the place of its program.
+#[path = "../../examples/fusion/baseline.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod baseline;
+#[path = "../../examples/fusion/measure.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod measure;
+#[path = "../../examples/shared/protocol.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod protocol;
+#[path = "../../examples/fusion/report.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod report;
+
 use crate::devices::devices;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,7 +69,7 @@ impl Drop for Folder {
     }
 }
 
-fn baseline(name: &str) -> String {
+fn recorded(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("baselines").join(name);
     std::fs::read_to_string(path).unwrap()
 }
@@ -74,9 +88,9 @@ fn rows(text: &str, label: usize) -> BTreeMap<String, Vec<(String, String)>> {
 
 #[test]
 fn every_backend_has_the_published_counts() {
-    let vulkan = baseline("VK.published12.csv");
+    let vulkan = recorded("VK.published12.csv");
     for other in ["GL", "CPU", "MTL"] {
-        assert_eq!(baseline(&format!("{other}.published12.csv")), vulkan, "{other}");
+        assert_eq!(recorded(&format!("{other}.published12.csv")), vulkan, "{other}");
     }
     let Some(golden) = crate::golden::directory() else { return };
     let published = std::fs::read_to_string(golden.join("../baselines/table12.csv")).unwrap();
@@ -125,7 +139,7 @@ fn a_kernel_that_is_wrong_is_noticed() {
 #[test]
 fn a_baseline_with_another_count_fails_and_so_does_one_with_a_row_more_or_less() {
     let folder = Folder::new("baseline");
-    let own = baseline("CPU.published12.csv");
+    let own = recorded("CPU.published12.csv");
     let check = |text: String, says| {
         let path = folder.path("changed.csv");
         std::fs::write(&path, text).unwrap();
@@ -147,7 +161,7 @@ fn what_was_recorded_passes() {
     let folder = Folder::new("record");
     let path = folder.path("new/CPU.csv");
     assert_ends(&fusion(&["--device", "CPU", "--record", &path]), 0, "recorded");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), baseline("CPU.published12.csv"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), recorded("CPU.published12.csv"));
 }
 
 #[test]

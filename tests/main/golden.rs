@@ -109,7 +109,8 @@ fn add(golden: &mut Golden, node: &Value) -> Result<TensorId, Refusal> {
     let id = match node["leaf"].as_str() {
         Some(name) => {
             let kind = match name {
-                _ if name.starts_with("cache_") => LeafKind::Cache,
+                // Some models give the states in their caches names of their own.
+                _ if name.starts_with("cache_") || name.contains("_state") => LeafKind::Cache,
                 // The destination of a cast, which the file lists like a leaf, is memory for one run as inputs are.
                 _ if flags & 1 != 0 || name.ends_with(" (copy)") => LeafKind::Input,
                 _ => LeafKind::Weight,

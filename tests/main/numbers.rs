@@ -102,7 +102,7 @@ pub fn encode(dtype: DType, values: &[f64]) -> Vec<u8> {
     }
 }
 
-fn decode(dtype: DType, bytes: &[u8]) -> f64 {
+pub fn decode(dtype: DType, bytes: &[u8]) -> f64 {
     match dtype {
         DType::F32 => f32::from_le_bytes(bytes.try_into().unwrap()).into(),
         DType::F16 => f16::from_le_bytes(bytes.try_into().unwrap()).into(),
