@@ -1,6 +1,7 @@
 //! Rotary position embedding.
 
 use crate::devices::{all, unfused};
+use crate::numbers::pairs;
 use crate::reference::angle;
 use crate::rig::{DENSE_ROWS, FLOATS, Form, Rig, called};
 use wgfuse::graph::{DType, LeafKind, Rope, RopeMode};
@@ -42,17 +43,15 @@ fn pairs_turn_by_their_position() {
         YARN,
         Rope { ext_factor: 0.6, freq_base: 100.0, n_ctx_orig: 200, ..YARN },
     ];
-    for (rope, mode) in
-        variants.into_iter().flat_map(|rope| [RopeMode::Normal, RopeMode::Neox].map(|mode| (rope, mode)))
-    {
-        for (form, dtype) in DENSE_ROWS.into_iter().flat_map(|form| FLOATS.map(|dtype| (form, dtype))) {
+    for (rope, mode) in pairs(variants, [RopeMode::Normal, RopeMode::Neox]) {
+        for (form, dtype) in pairs(DENSE_ROWS, FLOATS) {
             for with_factors in [false, true] {
                 rotation(&mut rig, form, dtype, [20, 3, 5, 2], Rope { mode, ..rope }, with_factors);
             }
         }
     }
     for (d, n_dims) in [(2, 2), (64, 64), (80, 32), (21, 20), (512, 512)] {
-        for (form, dtype) in DENSE_ROWS.into_iter().flat_map(|form| FLOATS.map(|dtype| (form, dtype))) {
+        for (form, dtype) in pairs(DENSE_ROWS, FLOATS) {
             for (mode, with_factors, yarn, freq_scale) in [
                 (RopeMode::Normal, false, false, 1.0),
                 (RopeMode::Neox, false, false, 0.3),
