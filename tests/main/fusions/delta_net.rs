@@ -1,10 +1,10 @@
 //! Gated delta nets that write their snapshots into a cache.
 
 use super::{compare_on_all, count, fires, refuses, row};
-use crate::devices::{cpu, unfused};
+use crate::devices::{all, cpu, unfused};
 use crate::numbers::{indices, pairs};
 use crate::operations::recurrent::delta_sources;
-use crate::rig::{Form, Rig};
+use crate::rig::{Form, Rig, called};
 use wgfuse::fusion::{Decline, Matcher, Mode, Sequence};
 use wgfuse::graph::{DType, LeafKind, Op, TensorId};
 
@@ -131,9 +131,9 @@ pub fn near_miss(check: &str) -> Option<Rig> {
     Some(gdn.rig())
 }
 
-/// A delta net that starts from states in a cache and copies its snapshots back into it; gives the cache, of which the
-/// cells from 1 to `batch` of the first slots are written.
-fn step(b: &mut Rig, size: usize, [tokens, batch, snapshots]: [usize; 3], per_channel: bool) -> TensorId {
+/// A delta net that starts from states in a cache and copies its snapshots back into it; gives the net, the copy and the
+/// cache, of which the cells from 1 to `batch` of the first slots are written.
+fn step(b: &mut Rig, size: usize, [tokens, batch, snapshots]: [usize; 3], per_channel: bool) -> [TensorId; 3] {
     let heads = 128 / size.max(64);
     let [q, k, v, g, beta] = delta_sources(b, Form::Padded, [size, 1, heads], [tokens, batch], per_channel);
     let state = size * size * heads;
@@ -153,7 +153,7 @@ fn step(b: &mut Rig, size: usize, [tokens, batch, snapshots]: [usize; 3], per_ch
     b.written(copy, cache);
     let rows = b.view(net, [size * heads, tokens * batch, 1, 1], 0);
     b.want(Op::Cont { ne: [size * heads, tokens * batch, 1, 1] }, &[rows]);
-    cache
+    [net, copy, cache]
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn write_through_changes_no_bit() {
         let mut caches = Vec::new();
         for tokens in [1, 2, 4, 8] {
             for (batch, snapshots) in pairs([1, 2], [1, 2, 4]) {
-                let cache = step(&mut rig, size, [tokens, batch, snapshots], per_channel);
+                let [_, _, cache] = step(&mut rig, size, [tokens, batch, snapshots], per_channel);
                 caches.push((cache, batch, tokens.min(snapshots)));
             }
         }
@@ -178,6 +178,23 @@ fn write_through_changes_no_bit() {
                 }
             }
         });
+    }
+}
+
+/// The snapshots are stored once, not twice.
+#[test]
+fn the_fused_kernel_leaves_the_tail_alone() {
+    for (times, per_channel) in pairs([[1, 1, 1], [2, 2, 4], [8, 2, 4]], [false, true]) {
+        let mut rig = Rig::default();
+        let [net, copy, _] = step(&mut rig, 32, times, per_channel);
+        // Which the planner would not fuse.
+        rig.output(net);
+        for device in all() {
+            let found = rig.run_merged(&device, &[net, copy]).unwrap();
+            let [_, rows, whole] = found.as_slice() else { panic!("a cache, rows and the net") };
+            let (attention, tail) = whole.all.split_at(rows.all.len());
+            assert!(attention == rows.all && tail.iter().all(|x| x.is_nan()), "{}: {times:?}", called(&device));
+        }
     }
 }
 
