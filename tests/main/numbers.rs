@@ -64,6 +64,14 @@ pub fn indices(ne: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
     (0..count).map(move |i| [i % ne[0], i / ne[0] % ne[1], i / ne[0] / ne[1] % ne[2], i / ne[0] / ne[1] / ne[2]])
 }
 
+/// Each of `first` with each of `second`.
+pub fn pairs<A: Copy, B: Copy, const N: usize>(
+    first: impl IntoIterator<Item = A>,
+    second: [B; N],
+) -> impl Iterator<Item = (A, B)> {
+    first.into_iter().flat_map(move |a| second.map(|b| (a, b)))
+}
+
 /// The squared error of `found` over the square of `expected`. A NaN anywhere makes it a NaN, which no limit allows.
 pub fn nmse<T: Copy + Into<f64>>(found: &[T], expected: &[T]) -> f64 {
     assert_eq!(found.len(), expected.len());

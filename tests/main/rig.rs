@@ -41,11 +41,6 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Results may be off by so much, for a reason that the test gives.
-    pub fn allow(&mut self, each: f64, nmse: f64) {
-        self.allowed = Some(Tolerance::new(each, nmse));
-    }
-
     /// A rig whose weights and caches share one buffer instead of having one each.
     pub fn in_one_buffer() -> Self {
         Self { one_buffer: true, ..Self::default() }
@@ -188,6 +183,11 @@ impl Rig {
     /// The graph that computes these tensors, the last of which is its output.
     pub fn done(self, wanted: &[TensorId]) -> Graph {
         self.finish(wanted).graph
+    }
+
+    /// Results may be off by so much, for a reason that the test gives.
+    pub fn allow(&mut self, each: f64, nmse: f64) {
+        self.allowed = Some(Tolerance::new(each, nmse));
     }
 
     /// What the reference makes of everything wanted.

@@ -2,7 +2,9 @@
 
 use super::norms::{RMS_NORM, norm_graph};
 use super::{ROW, X, count, fires, planned, planned_with, refuses, verdict};
+use crate::devices::cpu;
 use crate::rig::Rig;
+use wgfuse::device::{ComputeError, DeviceError};
 use wgfuse::fusion::{Decline, FusionId, FusionSet, Matcher, Mode, pack};
 use wgfuse::graph::{Op, TensorId};
 use wgfuse::plan::PlanOptions;
@@ -115,4 +117,30 @@ fn a_structural_sequence_is_broken_by_empty_tensors_and_a_full_one_is_not() {
     assert_eq!(verdict(&rig, "RMS_NORM+MUL", Mode::Structural), Err(Decline::Sequence));
     assert_eq!(verdict(&rig, "RMS_NORM+MUL", Mode::Full), Ok(()));
     assert_eq!(count(&planned(&rig), "RMS_NORM+MUL"), 1);
+}
+
+#[test]
+fn groups_that_are_not_the_rows_pattern_are_refused() {
+    // The second addition reads the first one twice, so one addend has no memory.
+    let mut sums = Rig::default();
+    let x = sums.input([4, 1, 1, 1]);
+    let sum = sums.op(Op::Add, &[x, x]);
+    let twice = sums.want(Op::Add, &[sum, sum]);
+    // The product scales something else than the norm.
+    let mut norms = Rig::default();
+    let x = norms.input([4, 1, 1, 1]);
+    let normed = norms.rms_norm(x);
+    let product = norms.want(Op::Mul, &[x, normed]);
+    // The copy takes the attention rows.
+    let mut nets = Rig::default();
+    let [q, k, v] = [(); 3].map(|()| nets.input([4, 1, 4, 1]));
+    let [g, beta] = [(); 2].map(|()| nets.input([1, 1, 4, 1]));
+    let state = nets.cache([4, 4, 1, 1]);
+    let net = nets.op(Op::GatedDeltaNet { snapshots: 1 }, &[q, k, v, g, beta, state]);
+    let rows = nets.view(net, [16, 1, 1, 1], 0);
+    let copy = nets.want(Op::Cpy, &[rows, state]);
+    for (rig, nodes) in [(sums, [sum, twice]), (norms, [normed, product]), (nets, [net, copy])] {
+        let refused = rig.run_merged(&cpu(), &nodes);
+        assert!(matches!(refused, Err(ComputeError::Device(DeviceError::Plan { .. }))), "{refused:?}");
+    }
 }

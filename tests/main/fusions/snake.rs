@@ -2,6 +2,7 @@
 
 use super::{fires, refuses};
 use crate::devices::gpus;
+use crate::numbers::pairs;
 use crate::rig::{FLOATS, Rig, called};
 use wgfuse::fusion::Decline;
 use wgfuse::graph::{DType, LeafKind, Op, TensorId};
@@ -84,9 +85,7 @@ fn the_kernel_takes_factors_of_any_type_in_any_order() {
 
 #[test]
 fn snakes_fire() {
-    for (dtype, [length, channels]) in
-        FLOATS.into_iter().flat_map(|d| [[16, 8], [33, 5], [30, 4], [1, 5]].map(|n| (d, n)))
-    {
+    for (dtype, [length, channels]) in pairs(FLOATS, [[16, 8], [33, 5], [30, 4], [1, 5]]) {
         let (x, factor) = ((dtype, [length, channels, 1, 1]), (DType::F32, [1, channels, 1, 1]));
         for swapped in [[false; 3], [false, false, true]] {
             fires(SNAKE, &Snake { x, factor, second_factor: factor, swapped, ..Snake::default() }.rig());
@@ -98,11 +97,6 @@ fn snakes_fire() {
         let swapped = [0, 1, 2].map(|bit| bits >> bit & 1 == 1);
         fires(SNAKE, &Snake { x: column, swapped, ..Snake::default() }.rig());
     }
-}
-
-#[test]
-fn a_snake_adds_what_it_scales() {
-    refuses(SNAKE, &Snake { other_x: true, ..Snake::default() }.rig(), Decline::Check("same_x"));
 }
 
 #[test]
@@ -133,9 +127,4 @@ fn snake_factors_are_columns() {
         refuses(SNAKE, &Snake { factor: other, ..Snake::default() }.rig(), factors);
         refuses(SNAKE, &Snake { second_factor: other, ..Snake::default() }.rig(), factors);
     }
-}
-
-#[test]
-fn a_snake_is_contiguous() {
-    refuses(SNAKE, &Snake { strided: true, ..Snake::default() }.rig(), Decline::Check("contiguous"));
 }

@@ -2,6 +2,7 @@
 
 use super::recurrent::delta_sources;
 use crate::devices::{all, cpu, gpus, unfused};
+use crate::numbers::pairs;
 use crate::rig::{FLOATS, Form, Rig, called};
 use wgfuse::device::{ComputeError, DeviceError};
 use wgfuse::graph::{DType, FlashAttn, LeafKind, Op, OpKind, Precision, Rope, RopeMode, TensorId};
@@ -21,7 +22,7 @@ fn refusal(rig: &Rig) -> Option<DeviceError> {
 #[test]
 fn indices_outside() {
     for bad in [-1.0, 4.0, 2e9, -2_147_483_648.0, 2_147_483_647.0] {
-        for (op, dtype) in [Op::GetRows, Op::SetRows, Op::MulMatId].into_iter().flat_map(|op| FLOATS.map(|d| (op, d))) {
+        for (op, dtype) in pairs([Op::GetRows, Op::SetRows, Op::MulMatId], FLOATS) {
             let mut rig = Rig::default();
             let a = rig.leaf(LeafKind::Cache, dtype, [3, 4, 4, 1]);
             let ids = [0.0, 3.0, 0.0, bad, 0.0, 1.0, 1.0, 0.0];

@@ -1,6 +1,6 @@
 //! Operations on single elements.
 
-use crate::numbers::rounded;
+use crate::numbers::{pairs, rounded};
 use crate::rig::{DENSE_ROWS, FLOATS, FORMS, Form, Rig};
 use wgfuse::graph::{DType, Glu, LeafKind, Op, Unary};
 
@@ -37,7 +37,7 @@ fn arithmetic_broadcasts_and_keeps_the_first_type() {
                 rig.want(op, &[a, b]);
             }
         }
-        for (first, second) in FLOATS.into_iter().flat_map(|a| FLOATS.map(|b| (a, b))) {
+        for (first, second) in pairs(FLOATS, FLOATS) {
             for form in FORMS {
                 turn += 1;
                 let (ne, of) = shapes[turn % shapes.len()];
@@ -54,8 +54,8 @@ fn arithmetic_broadcasts_and_keeps_the_first_type() {
 #[test]
 fn functions_of_one_element() {
     let mut rig = Rig::default();
-    for (op, dtype) in functions().flat_map(|op| FLOATS.map(|dtype| (op, dtype))) {
-        for (form, ne) in FORMS.into_iter().flat_map(|form| [[5, 3, 2, 3], [70, 3, 2, 1]].map(|ne| (form, ne))) {
+    for (op, dtype) in pairs(functions(), FLOATS) {
+        for (form, ne) in pairs(FORMS, [[5, 3, 2, 3], [70, 3, 2, 1]]) {
             let a = rig.source(form, dtype, ne);
             rig.want(op, &[a]);
         }
@@ -85,7 +85,7 @@ fn functions_of_large_arguments() {
 #[test]
 fn scale_and_clamp() {
     let mut rig = Rig::default();
-    for (form, ne) in FORMS.into_iter().flat_map(|form| [[5, 3, 2, 1], [9, 4, 3, 2]].map(|ne| (form, ne))) {
+    for (form, ne) in pairs(FORMS, [[5, 3, 2, 1], [9, 4, 3, 2]]) {
         let a = rig.source(form, F32, ne);
         for (scale, bias) in [(-2.5, 0.25), (-1.5, 0.25), (2.0, 1.0)] {
             rig.want(Op::Scale { scale, bias, in_place: false }, &[a]);
@@ -125,8 +125,8 @@ fn scale_in_place_changes_the_viewed_part_of_a_cache_alone() {
 #[test]
 fn gated_units_of_two_tensors_and_of_halves() {
     let mut rig = Rig::default();
-    for (glu, swapped) in [Glu::Geglu, Glu::Swiglu].into_iter().flat_map(|glu| [false, true].map(|s| (glu, s))) {
-        for (dtype, form) in FLOATS.into_iter().flat_map(|dtype| DENSE_ROWS.map(|form| (dtype, form))) {
+    for (glu, swapped) in pairs([Glu::Geglu, Glu::Swiglu], [false, true]) {
+        for (dtype, form) in pairs(FLOATS, DENSE_ROWS) {
             for ne in [[6, 4, 2, 2], [9, 3, 2, 2]] {
                 let (a, b) = (rig.source(form, dtype, ne), rig.source(Form::Padded, dtype, ne));
                 rig.want(Op::Glu { glu, swapped }, &[a, b]);

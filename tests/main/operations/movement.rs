@@ -1,5 +1,6 @@
 //! Operations that move elements and change nothing but their type.
 
+use crate::numbers::pairs;
 use crate::rig::{DENSE_ROWS, FLOATS, FORMS, KINDS, Rig};
 use wgfuse::graph::{DType, LeafKind, Op};
 
@@ -25,7 +26,7 @@ fn rows_are_read() {
 #[test]
 fn rows_are_written_and_others_left() {
     let mut rig = Rig::default();
-    for (dtype, id_type) in FLOATS.into_iter().flat_map(|dtype| [DType::I32, DType::I64].map(|ids| (dtype, ids))) {
+    for (dtype, id_type) in pairs(FLOATS, [DType::I32, DType::I64]) {
         for (index, form) in DENSE_ROWS.into_iter().enumerate() {
             // One list of rows for each index in dimension 2, shared over dimension 3; or shared in part over both.
             let few: &[f64] = &[5.0, 0.0, 2.0, 7.0, 1.0, 6.0];
@@ -47,7 +48,7 @@ fn rows_are_written_and_others_left() {
 #[test]
 fn copies_between_types_and_strides() {
     let mut rig = Rig::default();
-    let pairs = FLOATS.into_iter().flat_map(|from| FLOATS.map(|to| (from, to)));
+    let pairs = pairs(FLOATS, FLOATS);
     let integers = [(DType::I32, DType::I64), (DType::I32, DType::I32), (DType::I64, DType::I64)];
     for (index, (from, to)) in pairs.chain(integers).enumerate() {
         for (at, form) in FORMS.into_iter().enumerate() {
@@ -68,7 +69,7 @@ fn copies_between_types_and_strides() {
 #[test]
 fn contiguous_copies() {
     let mut rig = Rig::default();
-    for (dtype, form) in DType::ALL.into_iter().flat_map(|dtype| FORMS.map(|form| (dtype, form))) {
+    for (dtype, form) in pairs(DType::ALL, FORMS) {
         for (from, to) in [([4, 3, 2, 2], [2, 24, 1, 1]), ([5, 4, 3, 2], [10, 12, 1, 1])] {
             let a = rig.source_of(CACHE, form, dtype, from);
             rig.want(Op::Cont { ne: to }, &[a]);
@@ -91,7 +92,7 @@ fn wide_integers_keep_all_bits() {
 #[test]
 fn concatenation_along_every_dimension() {
     let mut rig = Rig::default();
-    for (dtype, dim) in DType::ALL.into_iter().flat_map(|dtype| [0u8, 1, 2, 3].map(|dim| (dtype, dim))) {
+    for (dtype, dim) in pairs(DType::ALL, [0u8, 1, 2, 3]) {
         for (at, form) in FORMS.into_iter().enumerate() {
             for (whole, first, second) in [
                 ([4, 3, 2, 2], 4, 1),
@@ -115,7 +116,7 @@ fn concatenation_along_every_dimension() {
 #[test]
 fn repetition() {
     let mut rig = Rig::default();
-    for (dtype, form) in FLOATS.into_iter().flat_map(|dtype| FORMS.map(|form| (dtype, form))) {
+    for (dtype, form) in pairs(FLOATS, FORMS) {
         for ne in [[6, 2, 4, 4], [6, 2, 5, 4]] {
             let a = rig.source(form, dtype, [3, 2, 1, 2]);
             rig.want(Op::Repeat { ne }, &[a]);

@@ -1,6 +1,7 @@
 //! Matrix products.
 
 use crate::devices::unfused;
+use crate::numbers::pairs;
 use crate::rig::{FLOATS, Form, KINDS, Rig};
 use wgfuse::graph::{DType, LeafKind, Op, TensorId};
 
@@ -41,7 +42,7 @@ fn matrices_are_shared_over_the_outer_dimensions() {
     ];
     for (at, (a_form, b_form)) in forms.into_iter().enumerate() {
         let mut rig = Rig::default();
-        for ((a_ne, b_ne), dtype) in shapes.into_iter().flat_map(|shape| FLOATS.map(|dtype| (shape, dtype))) {
+        for ((a_ne, b_ne), dtype) in pairs(shapes, FLOATS) {
             let a = rig.source_of(KINDS[(at + rig.graph.tensors().len()) % 3], a_form, dtype, a_ne);
             let b = rig.source(b_form, F32, b_ne);
             rig.want(Op::MulMat, &[a, b]);

@@ -1,5 +1,6 @@
 //! Operations that carry a state from token to token.
 
+use crate::numbers::pairs;
 use crate::rig::{DENSE_ROWS, Form, Rig};
 use wgfuse::graph::{DType, Op, TensorId};
 
@@ -65,7 +66,7 @@ fn gated_delta_rule_with_snapshots() {
         ([36, 1, 2], [70, 1], 3),
         ([4, 2, 2], [0, 1], 2),
     ] {
-        for (form, per_channel) in DENSE_ROWS.into_iter().flat_map(|form| [false, true].map(|gate| (form, gate))) {
+        for (form, per_channel) in pairs(DENSE_ROWS, [false, true]) {
             let [q, k, v, g, beta] = delta_sources(&mut rig, form, heads, times, per_channel);
             let state = rig.source(Form::Dense, DType::F32, [heads[0], heads[0], heads[2], times[1]]);
             rig.want(Op::GatedDeltaNet { snapshots }, &[q, k, v, g, beta, state]);

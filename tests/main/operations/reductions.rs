@@ -1,6 +1,6 @@
 //! Operations on whole rows.
 
-use crate::numbers::indices;
+use crate::numbers::{indices, pairs};
 use crate::rig::{DENSE_ROWS, FORMS, Form, Rig};
 use wgfuse::graph::{DType, LeafKind, Op, SortOrder, TensorId};
 
@@ -19,9 +19,7 @@ fn norms_divide_by_the_deviation() {
             let a = rig.source(form, F32, [37, 3, 2, 2]);
             rig.want(op, &[a]);
         }
-        for (width, op) in
-            [1, 3, 31, 64, 300, 1025, 5000].into_iter().flat_map(|width| norms(1e-3).map(|op| (width, op)))
-        {
+        for (width, op) in pairs([1, 3, 31, 64, 300, 1025, 5000], norms(1e-3)) {
             let outer = if form == Form::Dense { [5, 1, 1] } else { [3, 2, 2] };
             let a = rig.source(form, F32, [width, outer[0], outer[1], outer[2]]);
             rig.want(op, &[a]);
@@ -45,9 +43,7 @@ fn a_large_mean_costs_few_digits() {
 #[test]
 fn sums_of_rows() {
     let mut rig = Rig::default();
-    for (form, ne) in FORMS.into_iter().flat_map(|form| {
-        [[41, 3, 2, 2], [1, 3, 2, 2], [63, 3, 2, 2], [64, 1, 1, 1], [1000, 2, 1, 3]].map(|ne| (form, ne))
-    }) {
+    for (form, ne) in pairs(FORMS, [[41, 3, 2, 2], [1, 3, 2, 2], [63, 3, 2, 2], [64, 1, 1, 1], [1000, 2, 1, 3]]) {
         let a = rig.source(form, F32, ne);
         rig.want(Op::SumRows, &[a]);
     }
@@ -135,7 +131,7 @@ fn sorting_is_stable_and_puts_nan_above_all_numbers() {
         let a = rig.given(INPUT, F32, [9, 1, 1, 1], &row);
         rig.want(Op::Argsort { order }, &[a]);
         assert_eq!(rig.expected()[0].1.all, expected);
-        let short = [1, 2, 3, 16, 50, 100, 1000].into_iter().flat_map(|length| DENSE_ROWS.map(|form| (length, form)));
+        let short = pairs([1, 2, 3, 16, 50, 100, 1000], DENSE_ROWS);
         let long = if order == SortOrder::Ascending { Form::Padded } else { Form::Dense };
         for (length, form) in short.chain([2048, 2049, 9000].map(|length| (length, long))) {
             let a = rig.source(form, F32, [length, 2, 3, 1]);

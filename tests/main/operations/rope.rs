@@ -1,6 +1,7 @@
 //! Rotary position embedding.
 
 use crate::devices::{all, unfused};
+use crate::numbers::pairs;
 use crate::reference::angle;
 use crate::rig::{DENSE_ROWS, FLOATS, Form, Rig, called};
 use wgfuse::graph::{DType, LeafKind, Rope, RopeMode};
@@ -42,17 +43,15 @@ fn pairs_turn_by_their_position() {
         YARN,
         Rope { ext_factor: 0.6, freq_base: 100.0, n_ctx_orig: 200, ..YARN },
     ];
-    for (rope, mode) in
-        variants.into_iter().flat_map(|rope| [RopeMode::Normal, RopeMode::Neox].map(|mode| (rope, mode)))
-    {
-        for (form, dtype) in DENSE_ROWS.into_iter().flat_map(|form| FLOATS.map(|dtype| (form, dtype))) {
+    for (rope, mode) in pairs(variants, [RopeMode::Normal, RopeMode::Neox]) {
+        for (form, dtype) in pairs(DENSE_ROWS, FLOATS) {
             for with_factors in [false, true] {
                 rotation(&mut rig, form, dtype, [20, 3, 5, 2], Rope { mode, ..rope }, with_factors);
             }
         }
     }
     for (d, n_dims) in [(2, 2), (64, 64), (80, 32), (21, 20), (512, 512)] {
-        for (form, dtype) in DENSE_ROWS.into_iter().flat_map(|form| FLOATS.map(|dtype| (form, dtype))) {
+        for (form, dtype) in pairs(DENSE_ROWS, FLOATS) {
             for (mode, with_factors, yarn, freq_scale) in [
                 (RopeMode::Normal, false, false, 1.0),
                 (RopeMode::Neox, false, false, 0.3),
@@ -72,20 +71,27 @@ fn pairs_turn_by_their_position() {
 #[test]
 fn angles_of_far_positions_are_right() {
     for (position, limit) in [(255, 4e-6), (4095, 3e-5), (131_071, 1e-3), (-3, 1e-6)] {
-        for rope in [Rope { n_dims: 128, ..PLAIN }, Rope { n_dims: 128, mode: RopeMode::Neox, ..YARN }] {
+        let ropes = [Rope { n_dims: 128, ..PLAIN }, Rope { n_dims: 128, mode: RopeMode::Neox, ..YARN }];
+        for (rope, with_factors) in pairs(ropes, [false, true]) {
             let mut rig = Rig::default();
+            // What is divided by a factor is an f32 number in a kernel, too.
+            let divided = f64::from(position).abs() * f64::from(f32::EPSILON);
+            let limit = if with_factors { limit + divided } else { limit };
             // The first element of each pair is 1, the second 0: a cosine and a sine come out.
             let first = |i: usize| if rope.mode == RopeMode::Normal { i.is_multiple_of(2) } else { i < 64 };
             let ones: Vec<f64> = (0..128).map(|i| if first(i) { 1.0 } else { 0.0 }).collect();
             let a = rig.given(LeafKind::Input, DType::F32, [128, 1, 1, 1], &ones);
             let at = rig.given(LeafKind::Input, DType::I32, [1, 1, 1, 1], &[position.into()]);
-            let out = rig.graph.rope(a, at, None, rope).unwrap();
+            let factor = |pair: usize| if with_factors { 1.0 + pair as f64 / 2.0 } else { 1.0 };
+            let factors: Vec<f64> = (0..64).map(factor).collect();
+            let factors = rig.given(LeafKind::Weight, DType::F32, [64, 1, 1, 1], &factors);
+            let out = rig.graph.rope(a, at, with_factors.then_some(factors), rope).unwrap();
             rig.output(out);
             let pair = |i: usize| if rope.mode == RopeMode::Normal { i / 2 } else { i % 64 };
             for device in all() {
                 let found = rig.run(&device, unfused()).unwrap().remove(0).all;
                 for (i, found) in found.into_iter().enumerate() {
-                    let (theta, magnitude) = angle(&rope, position.into(), pair(i), 1.0);
+                    let (theta, magnitude) = angle(&rope, position.into(), pair(i), factor(pair(i)));
                     // On the CPU angles are f32 numbers by definition.
                     let theta = if device.info().backend == "CPU" { f64::from(theta as f32) } else { theta };
                     let expected = magnitude * if first(i) { theta.cos() } else { theta.sin() };
