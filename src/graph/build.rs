@@ -77,16 +77,16 @@ impl Graph {
                 return Err(GraphError::Constant { op, name: root.name.clone() });
             }
         }
+        let start = of.offset.saturating_add(offset);
+        let end = start.saturating_add(layout.extent());
+        if end > available {
+            return Err(GraphError::OutOfBounds { op, end, available });
+        }
         // Strides of zero would make any amount of work of a few bytes.
         let dense = Layout::contiguous(layout.dtype, layout.ne)?.extent();
         if dense > available {
             let (found, expected) = (format!("{:?}", layout.ne), format!("at most the {available} bytes there are"));
             return Err(GraphError::Parameter { op, name: "ne", found, expected });
-        }
-        let start = of.offset.saturating_add(offset);
-        let end = start.saturating_add(layout.extent());
-        if end > available {
-            return Err(GraphError::OutOfBounds { op, end, available });
         }
         Ok(ViewOf { root: of.root, offset: start })
     }

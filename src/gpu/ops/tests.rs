@@ -400,20 +400,3 @@ fn heads_without_elements_are_refused() {
     let attended = g.flash_attn([q, k, v], None, None, attn).unwrap();
     refuse(&mut g, &[attended]);
 }
-
-/// Which of the elements in one place would stay is up to the adapter.
-#[test]
-fn writes_over_each_other_are_refused() {
-    for stride in [0, 16] {
-        let mut g = Graph::new();
-        let (x, values) = (f32(&mut g, [64, 1, 1, 1]).unwrap(), f32(&mut g, [8, 2, 1, 1]).unwrap());
-        let ids = input(&mut g, DType::I32, [2, 1, 1, 1]).unwrap();
-        let folded = g.view(x, [8, 2, 1, 1], [4, stride, 64, 64], 0).unwrap();
-        let copied = g.cpy(values, folded).unwrap();
-        let stored = g.set_rows(values, ids, folded).unwrap();
-        let scaled = g.scale_in_place(folded, 2.0, 0.0).unwrap();
-        refuse(&mut g, &[copied, stored, scaled]);
-        let read = g.scale(folded, 2.0, 0.0).unwrap();
-        check(&mut g, &[read]);
-    }
-}
