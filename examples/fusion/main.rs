@@ -164,7 +164,7 @@ impl Target {
             Self::Device(device) => {
                 let info = device.info();
                 let mut text = format!("{}: {}, table {}", info.name, info.description, table.name());
-                if wgfuse::list_devices().len() == 1 {
+                if info.backend == "CPU" && wgfuse::list_devices().len() == 1 {
                     text += "\nno GPU was found: install its Vulkan driver, or Mesa's software one \
                              (Debian: apt-get install mesa-vulkan-drivers libvulkan1)";
                 }

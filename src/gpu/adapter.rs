@@ -2,6 +2,7 @@
 
 use crate::device::{DeviceError, DeviceInfo};
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// An adapter under the name it has on this machine.
 pub(super) struct Candidate {
@@ -16,7 +17,7 @@ pub(super) struct Candidate {
 /// wgpu's own environment variables apply: `WGPU_BACKEND` limits the backends, `WGPU_ADAPTER_NAME` keeps the adapters
 /// whose names contain it, `WGPU_POWER_PREF=low` puts integrated before discrete adapters.
 pub fn list() -> Vec<DeviceInfo> {
-    candidates().iter().map(|candidate| candidate.device_info(&features(&candidate.adapter))).collect()
+    candidates(true).iter().map(|candidate| candidate.device_info(&features(&candidate.adapter))).collect()
 }
 
 fn features(adapter: &wgpu::Adapter) -> String {
@@ -37,24 +38,39 @@ impl Candidate {
     }
 }
 
-/// Every adapter, the preferred one first.
-///
-/// Each call makes an instance of its own, so that devices on GL share no context: a GL context can only be used by one
-/// thread at a time.
-pub(super) fn candidates() -> Vec<Candidate> {
+/// The instance of every backend but GL. GL is asked only when nothing else will do: once EGL is loaded, NVIDIA's driver
+/// (580.159) can lock up a process in which one thread destroys a Vulkan device while others end or submit.
+static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| instance(!wgpu::Backends::GL));
+
+/// The adapters of GL, found once; they name what there is and are never opened.
+static FOUND_ON_GL: LazyLock<Vec<wgpu::Adapter>> = LazyLock::new(find_on_gl);
+
+/// An instance of those of these backends that the environment allows.
+fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    descriptor.backends &= backends;
+    wgpu::Instance::new(descriptor)
+}
+
+/// The adapters of GL, in an instance of their own: devices on GL share no context, which only one thread at a time can
+/// use.
+fn find_on_gl() -> Vec<wgpu::Adapter> {
+    let found = pollster::block_on(instance(wgpu::Backends::GL).enumerate_adapters(wgpu::Backends::GL));
+    found.into_iter().filter(|adapter| computes(&adapter.get_info().driver_info)).collect()
+}
+
+/// Every adapter, or every one but those of GL, the preferred one first.
+fn candidates(with_gl: bool) -> Vec<Candidate> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
-    let descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
-    let backends = descriptor.backends;
-    let instance = wgpu::Instance::new(descriptor);
-    let mut found: Vec<_> = pollster::block_on(instance.enumerate_adapters(backends))
+    let mut found: Vec<_> = pollster::block_on(INSTANCE.enumerate_adapters(!wgpu::Backends::GL))
         .into_iter()
+        .chain(if with_gl { FOUND_ON_GL.clone() } else { Vec::new() })
         .filter_map(|adapter| {
             let info = adapter.get_info();
             base_name(info.backend).map(|backend| (adapter, info, backend))
         })
-        .filter(|(_, info, _)| info.backend != wgpu::Backend::Gl || computes(&info.driver_info))
         .collect();
     let low_power = wgpu::PowerPreference::from_env() == Some(wgpu::PowerPreference::LowPower);
     found.sort_by_key(|(_, info, _)| (type_rank(info.device_type, low_power), info.backend == wgpu::Backend::Gl));
@@ -74,14 +90,29 @@ pub(super) fn candidates() -> Vec<Candidate> {
 
 /// The adapter with this name, or the preferred one.
 pub(super) fn choose(name: Option<&str>) -> Result<Candidate, DeviceError> {
-    let mut all = candidates();
-    match all.iter().position(|candidate| name.is_none_or(|name| candidate.name.eq_ignore_ascii_case(name))) {
-        Some(index) => Ok(all.swap_remove(index)),
-        None => {
-            let names: Vec<_> = all.iter().map(|candidate| candidate.name.as_str()).collect();
-            let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Err(DeviceError::NoDevice { requested: name.unwrap_or("any GPU").to_owned(), available })
-        }
+    let mut others = candidates(false);
+    let enough = |candidate: &Candidate| match name {
+        Some(name) => candidate.name.eq_ignore_ascii_case(name),
+        None => candidate.info.device_type != wgpu::DeviceType::Cpu,
+    };
+    if let Some(index) = others.iter().position(enough) {
+        return Ok(others.swap_remove(index));
+    }
+    let mut all = candidates(true);
+    let named = |candidate: &Candidate| name.is_none_or(|name| candidate.name.eq_ignore_ascii_case(name));
+    let Some(index) = all.iter().position(named) else {
+        let names: Vec<_> = all.iter().map(|candidate| candidate.name.as_str()).collect();
+        let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Err(DeviceError::NoDevice { requested: name.unwrap_or("any GPU").to_owned(), available });
+    };
+    let chosen = all.swap_remove(index);
+    if chosen.info.backend != wgpu::Backend::Gl {
+        return Ok(chosen);
+    }
+    let same = |adapter: &wgpu::Adapter| adapter.get_info() == chosen.info;
+    match find_on_gl().into_iter().find(same) {
+        Some(adapter) => Ok(Candidate { adapter, ..chosen }),
+        None => Err(DeviceError::NoDevice { requested: chosen.name, available: "none of GL any more".to_owned() }),
     }
 }
 

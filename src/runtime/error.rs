@@ -26,6 +26,14 @@ pub enum SessionError {
         /// Size of the vocabulary.
         n_vocab: usize,
     },
+    /// The context asked for is longer than positions can count.
+    #[error("a context of {n_ctx} tokens was asked for, expected at most {limit}")]
+    ContextTooLong {
+        /// Tokens asked for.
+        n_ctx: usize,
+        /// The most there can be.
+        limit: usize,
+    },
     /// The context has no room for the batch.
     #[error("{n_past} tokens are in the context and {n_tokens} more were given, but it holds {n_ctx}")]
     ContextFull {

@@ -5,7 +5,7 @@ use super::weights::Packed;
 use super::{DeviceModel, SessionError};
 use crate::device::Context;
 use crate::graph::{BufferClass, Graph, LeafKind, TensorId};
-use crate::model::{GraphInputs, Input};
+use crate::model::{GraphInputs, Input, MAX_CONTEXT};
 use crate::plan::{Leaves, PlanOptions};
 use std::sync::Arc;
 
@@ -69,10 +69,13 @@ impl Session {
     /// A session at the start of a sequence.
     ///
     /// # Errors
-    /// When the device has no memory for the caches.
+    /// When the context is longer than [`MAX_CONTEXT`], or the device has no memory for the caches.
     pub fn new(model: Arc<DeviceModel>, options: SessionOptions) -> Result<Self, SessionError> {
         let device = Arc::clone(model.device());
         let n_ctx = options.n_ctx.unwrap_or(model.model().hparams().n_ctx_train);
+        if n_ctx > MAX_CONTEXT {
+            return Err(SessionError::ContextTooLong { n_ctx, limit: MAX_CONTEXT });
+        }
         let specs = model.model().caches(n_ctx).into_iter().map(|spec| (spec.name, spec.dtype, spec.ne));
         let caches = Packed::new(&device, BufferClass::Cache, specs)?;
         let context = match options.plan {
