@@ -66,7 +66,7 @@ fn chains_of_additions() {
                 let tolerance = match dtype {
                     DType::F32 => 0.0,
                     DType::F16 => 2e-3,
-                    DType::BF16 | DType::I32 | DType::I64 => 2e-2,
+                    DType::BF16 | DType::I32 | DType::I64 | DType::Block(_) => 2e-2,
                 };
                 assert_same(FusionId::AddChain, tolerance, |rig| {
                     let mut sum = rig.source(Form::Padded, dtype, [12, 3, 2, 1]);
@@ -92,7 +92,7 @@ fn snake_in_every_operand_order() {
                 let tolerance = match dtype {
                     DType::F32 => 1e-6,
                     DType::F16 => 3e-3,
-                    DType::BF16 | DType::I32 | DType::I64 => 2e-2,
+                    DType::BF16 | DType::I32 | DType::I64 | DType::Block(_) => 2e-2,
                 };
                 // A factor comes first only where its shape and type are the result's.
                 let [a_first, b_first, x_first] = [1, 2, 4].map(|bit| orders & bit != 0);

@@ -21,6 +21,7 @@ fn encode(dtype: DType, x: f64) -> Vec<u8> {
         DType::BF16 => bf16::from_f64(x).to_le_bytes().to_vec(),
         DType::I32 => (x as i32).to_le_bytes().to_vec(),
         DType::I64 => (x as i64).to_le_bytes().to_vec(),
+        DType::Block(_) => unreachable!("blocks hold no single elements"),
     }
 }
 
@@ -31,6 +32,7 @@ fn decode(dtype: DType, bytes: &[u8]) -> f64 {
         DType::BF16 => bf16::from_le_bytes(bytes.try_into().unwrap()).into(),
         DType::I32 => i32::from_le_bytes(bytes.try_into().unwrap()).into(),
         DType::I64 => i64::from_le_bytes(bytes.try_into().unwrap()) as f64,
+        DType::Block(_) => unreachable!("blocks hold no single elements"),
     }
 }
 
@@ -40,7 +42,7 @@ fn tolerance(dtype: DType) -> f64 {
         DType::F32 => 1e-5,
         DType::F16 => 1.5e-3,
         DType::BF16 => 1.2e-2,
-        DType::I32 | DType::I64 => 0.0,
+        DType::I32 | DType::I64 | DType::Block(_) => 0.0,
     }
 }
 

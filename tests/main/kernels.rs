@@ -216,7 +216,7 @@ fn rounded(dtype: DType, value: f64) -> f64 {
         DType::F32 => f64::from(value as f32),
         DType::F16 => f16::from_f64(value).to_f64(),
         DType::BF16 => bf16::from_f64(value).to_f64(),
-        DType::I32 | DType::I64 => value,
+        DType::I32 | DType::I64 | DType::Block(_) => value,
     }
 }
 
@@ -229,6 +229,7 @@ fn encoded(dtype: DType, values: &[f64]) -> Vec<u8> {
             DType::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
             DType::I32 => (value as i32).to_le_bytes().to_vec(),
             DType::I64 => (value as i64).to_le_bytes().to_vec(),
+            DType::Block(_) => unreachable!("blocks hold no single elements"),
         })
         .collect()
 }
@@ -242,6 +243,7 @@ fn decoded(dtype: DType, bytes: &[u8]) -> Vec<f64> {
             DType::BF16 => bf16::from_le_bytes([b[0], b[1]]).to_f64(),
             DType::I32 => i32::from_le_bytes([b[0], b[1], b[2], b[3]]).into(),
             DType::I64 => i32::from_le_bytes([b[0], b[1], b[2], b[3]]).into(),
+            DType::Block(_) => unreachable!("blocks hold no single elements"),
         })
         .collect()
 }

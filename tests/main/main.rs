@@ -18,5 +18,6 @@ mod models;
 mod plan_cases;
 mod plan_random;
 mod protocol;
+mod quant;
 mod rig;
 mod support;

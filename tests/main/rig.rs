@@ -74,6 +74,7 @@ pub fn encode(dtype: DType, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
         DType::BF16 => bf16::from_f32(v as f32).to_ne_bytes().to_vec(),
         DType::I32 => (v as i32).to_ne_bytes().to_vec(),
         DType::I64 => (v as i64).to_ne_bytes().to_vec(),
+        DType::Block(_) => unreachable!("blocks hold no single elements"),
     };
     values.into_iter().flat_map(one).collect()
 }
@@ -85,6 +86,7 @@ fn decode(dtype: DType, bytes: &[u8]) -> f64 {
         DType::BF16 => bf16::from_ne_bytes(bytes.try_into().unwrap()).to_f64(),
         DType::I32 => i32::from_ne_bytes(bytes.try_into().unwrap()).into(),
         DType::I64 => i64::from_ne_bytes(bytes.try_into().unwrap()) as f64,
+        DType::Block(_) => unreachable!("blocks hold no single elements"),
     }
 }
 
@@ -115,9 +117,14 @@ pub struct Rig {
 impl Rig {
     /// A leaf with these values in memory order; an empty list leaves it zero.
     pub fn leaf(&mut self, kind: LeafKind, dtype: DType, ne: [usize; 4], values: &[f64]) -> TensorId {
+        self.raw(kind, dtype, ne, encode(dtype, values.iter().copied()))
+    }
+
+    /// A leaf with these bytes.
+    pub fn raw(&mut self, kind: LeafKind, dtype: DType, ne: [usize; 4], bytes: Vec<u8>) -> TensorId {
         let name = format!("leaf {}", self.contents.len());
         let id = self.graph.leaf(name, kind, dtype, ne).unwrap();
-        self.contents.push((id, encode(dtype, values.iter().copied())));
+        self.contents.push((id, bytes));
         id
     }
 
@@ -210,11 +217,17 @@ impl Ran {
         }
     }
 
-    /// A tensor's elements, whatever its layout.
-    pub fn nd(&self, id: TensorId) -> Nd {
+    /// A tensor's memory.
+    pub fn bytes(&self, id: TensorId) -> Vec<u8> {
         let slot = self.plan.placement.slot(&self.graph, id).unwrap();
         let mut bytes = vec![0; slot.bytes];
         self.device.read(self.buffer(&slot), slot.offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// A tensor's elements, whatever its layout.
+    pub fn nd(&self, id: TensorId) -> Nd {
+        let bytes = self.bytes(id);
         let tensor = self.graph.tensor(id);
         let (nb, size) = (tensor.nb(), tensor.dtype().block_bytes());
         Nd::from_fn(tensor.ne(), |at| {
