@@ -4,6 +4,7 @@
 //! a byte of signs says that element `j` of its eight is negative.
 
 use super::block::{Block, Encode, Half, bit, extreme, inverse, nearest, nibbles, pack_nibbles};
+use super::grid_search::{self, Fit, Grid, Tries};
 use super::grids;
 use super::search::EPSILON;
 use bytemuck::{Pod, Zeroable};
@@ -317,6 +318,137 @@ impl Encode<256> for Iq4Xs {
             high |= u16::from(stored >> 4) << (2 * g);
         }
         block.scales_h = high.to_le_bytes();
+        block
+    }
+}
+
+/// Points for `G` elements at a time: their scales, their signs by eights, and the points' positions in the grid.
+struct Points {
+    scales: Vec<f32>,
+    signs: Vec<u8>,
+    points: Vec<u16>,
+}
+
+/// Finds points of a grid for the magnitudes of elements.
+///
+/// `even` makes the number of negative elements of each eight even, by turning the one that matters least.
+fn points<const N: usize>(
+    grid: &Grid<N>,
+    x: &[f32; 256],
+    group: usize,
+    even: bool,
+    weight: impl Fn(f32) -> f32,
+    tries: &Tries,
+) -> Points {
+    let mut found = Points { scales: Vec::new(), signs: Vec::new(), points: Vec::new() };
+    for x in x.chunks_exact(group) {
+        let weights: Vec<f32> = x.iter().map(|&x| weight(x)).collect();
+        let mut magnitudes = x.to_vec();
+        let mut signs = Vec::with_capacity(group / 8);
+        for (magnitudes, weights) in magnitudes.chunks_exact_mut(8).zip(weights.chunks_exact(8)) {
+            // What turning an element costs.
+            let cost = |j: usize, x: f32| weights[j] * x * x;
+            let costs: Vec<f32> = magnitudes.iter().enumerate().map(|(j, &x)| cost(j, x)).collect();
+            let mut negative = 0u8;
+            for (j, x) in magnitudes.iter_mut().enumerate() {
+                if *x < 0.0 || x.is_nan() {
+                    *x = -*x;
+                    negative |= 1 << j;
+                }
+            }
+            if even && negative.count_ones() % 2 == 1 {
+                let least = (1..8).fold(0, |least, j| if costs[j] < costs[least] { j } else { least });
+                magnitudes[least] = -magnitudes[least];
+                negative ^= 1 << least;
+            }
+            signs.push(negative);
+        }
+        match grid.fit(&magnitudes, &weights, tries) {
+            Some(Fit { scale, points }) => {
+                // Scales are stored without a sign.
+                let flip = if scale < 0.0 { 255 } else { 0 };
+                found.scales.push(scale.abs());
+                found.signs.extend(signs.iter().map(|signs| signs ^ flip));
+                found.points.extend(points);
+            }
+            None => {
+                found.scales.push(0.0);
+                found.signs.extend(signs.iter().map(|_| 0));
+                found.points.extend(std::iter::repeat_n(0, group / N));
+            }
+        }
+    }
+    found
+}
+
+impl Points {
+    /// The scale of all, made larger by `fudge`, and for each group the nearest of the 16 scales `2l + 1`.
+    fn scales(&self, fudge: f32) -> (Half, Vec<u8>) {
+        let largest = self.scales.iter().fold(0.0, |max: f32, &scale| if max > scale { max } else { scale });
+        if largest == 0.0 {
+            return (Half::new(0.0), vec![0; self.scales.len()]);
+        }
+        let d = largest / 31.0;
+        let id = 1.0 / d;
+        let stored = self.scales.iter().map(|scale| nearest(0.5 * (id * scale - 1.0)).clamp(0, 15) as u8);
+        (Half::new(d * fudge), stored.collect())
+    }
+}
+
+impl Encode<256> for Iq2S {
+    fn encode(x: &[f32; 256]) -> Self {
+        const TRIES: Tries = Tries { steps: 9, step: 0.1, epsilon: 1e-8, refine_all: false };
+        let squares = x.iter().fold(0.0, |sum: f32, x| sum + x * x);
+        let spread = 0.25 * (2.0 * squares / 256.0);
+        let found = points(&grid_search::IQ2_S, x, 16, false, |x| spread + x * x, &TRIES);
+        let (d, scales) = found.scales(0.9875);
+        let mut block = Self { d, ..Self::zeroed() };
+        for (g, (point, signs)) in found.points.iter().zip(found.signs).enumerate() {
+            block.qs[g] = *point as u8;
+            block.qh[g / 4] |= ((point >> 8) as u8) << (g % 4 * 2);
+            block.signs[g] = signs;
+        }
+        for (g, scale) in scales.into_iter().enumerate() {
+            block.scales[g / 2] |= scale << (g % 2 * 4);
+        }
+        block
+    }
+}
+
+impl Encode<256> for Iq3Xxs {
+    fn encode(x: &[f32; 256]) -> Self {
+        const TRIES: Tries = Tries { steps: 15, step: 0.2, epsilon: 1e-8, refine_all: false };
+        let found = points(&grid_search::IQ3_XXS, x, 32, true, |x| x * x, &TRIES);
+        let (d, scales) = found.scales(1.0125);
+        let mut block = Self { d, ..Self::zeroed() };
+        for (qs, point) in block.qs.iter_mut().zip(&found.points) {
+            *qs = *point as u8;
+        }
+        for (g, (signs, scale)) in found.signs.chunks_exact(4).zip(scales).enumerate() {
+            let word = signs.iter().rev().fold(u32::from(scale), |word, signs| word << 7 | u32::from(signs & 127));
+            block.signs[g] = word.to_le_bytes();
+        }
+        block
+    }
+}
+
+impl Encode<256> for Iq3S {
+    /// ggml's quantizer misplaces the points and signs that follow 32 zeros in a block; here they stay in their places.
+    fn encode(x: &[f32; 256]) -> Self {
+        const TRIES: Tries = Tries { steps: 9, step: 0.2, epsilon: 0.0, refine_all: true };
+        let found = points(&grid_search::IQ3_S, x, 32, false, |x| x * x, &TRIES);
+        let (d, scales) = found.scales(1.033);
+        let mut block = Self { d, ..Self::zeroed() };
+        for (g, point) in found.points.iter().enumerate() {
+            block.qs[g] = *point as u8;
+            block.qh[g / 8] |= ((point >> 8) as u8) << (g % 8);
+        }
+        for (stored, signs) in block.signs.iter_mut().zip(found.signs) {
+            *stored = signs;
+        }
+        for (g, scale) in scales.into_iter().enumerate() {
+            block.scales[g / 2] |= scale << (g % 2 * 4);
+        }
         block
     }
 }

@@ -1,9 +1,11 @@
 //! Block formats: rows of quantized elements to f32 and back.
 //!
 //! [`dequantize`] gives bit for bit what ggml's `dequantize_row_*` gives, and [`quantize`] what its `quantize_row_*_ref`
-//! gives where a compiler does not fuse products and sums. A NaN is a NaN, whatever its bits.
+//! gives where a compiler does not fuse products and sums; exceptions are named where they are made. A NaN is a NaN,
+//! whatever its bits.
 
 mod block;
+mod grid_search;
 mod grids;
 mod iq;
 mod k;
@@ -18,7 +20,7 @@ use block::{Block, Encode, decode_row, encode_row};
 /// Why a row was not converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantError {
-    /// The format has no quantizer here: ggml's needs an importance matrix or searches a grid.
+    /// The format has no quantizer: ggml's needs an importance matrix.
     #[error("{0} cannot be made from f32 alone")]
     NoQuantizer(BlockFormat),
     /// Elements that are no whole number of blocks.
@@ -120,11 +122,11 @@ const fn codec(format: BlockFormat) -> Codec {
         BlockFormat::Q6K => converts::<k::Q6K, _>(),
         BlockFormat::Iq2Xxs => reads::<iq::Iq2Xxs, _>(),
         BlockFormat::Iq2Xs => reads::<iq::Iq2Xs, _>(),
-        BlockFormat::Iq3Xxs => reads::<iq::Iq3Xxs, _>(),
+        BlockFormat::Iq3Xxs => converts::<iq::Iq3Xxs, _>(),
         BlockFormat::Iq1S => reads::<iq::Iq1S, _>(),
         BlockFormat::Iq4Nl => converts::<iq::Iq4Nl, _>(),
-        BlockFormat::Iq3S => reads::<iq::Iq3S, _>(),
-        BlockFormat::Iq2S => reads::<iq::Iq2S, _>(),
+        BlockFormat::Iq3S => converts::<iq::Iq3S, _>(),
+        BlockFormat::Iq2S => converts::<iq::Iq2S, _>(),
         BlockFormat::Iq4Xs => converts::<iq::Iq4Xs, _>(),
         BlockFormat::Iq1M => reads::<iq::Iq1M, _>(),
         BlockFormat::Tq1_0 => converts::<ternary::Tq1_0, _>(),

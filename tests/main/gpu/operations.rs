@@ -418,7 +418,8 @@ fn repetitions() {
 
 #[test]
 fn concatenations() {
-    for (dtype, dim) in DType::ALL.into_iter().flat_map(|d| [0u8, 1, 2, 3].map(|dim| (d, dim))) {
+    let types = DType::ALL.into_iter().filter(|dtype| !dtype.is_quantized());
+    for (dtype, dim) in types.flat_map(|d| [0u8, 1, 2, 3].map(|dim| (d, dim))) {
         for (split, more) in [(2, 3), (0, 3), (3, 0)] {
             let axis = usize::from(dim);
             let (mut first, mut second) = ([5, 4, 3, 2], [5, 4, 3, 2]);
