@@ -28,12 +28,13 @@ pub fn open_device(name: Option<&str>) -> Result<Arc<dyn Device>, DeviceError> {
 /// As [`open_device`].
 pub fn open_device_with(name: Option<&str>, fusion: FusionConfig) -> Result<Arc<dyn Device>, DeviceError> {
     let cpu = || -> Arc<dyn Device> { Arc::new(CpuDevice::new(fusion)) };
-    if name.is_some_and(|name| name.eq_ignore_ascii_case("CPU")) || (name.is_none() && gpu::list().is_empty()) {
+    if name.is_some_and(|name| name.eq_ignore_ascii_case("CPU")) {
         return Ok(cpu());
     }
     let options = OpenOptions { name: name.map(str::to_owned), fusion, ..OpenOptions::default() };
     match GpuDevice::open_with(&options) {
         Ok(device) => Ok(device),
+        Err(DeviceError::NoDevice { .. }) if name.is_none() => Ok(cpu()),
         Err(DeviceError::NoDevice { requested, available }) => {
             let available = if available == "none" { "CPU".to_owned() } else { format!("{available}, CPU") };
             Err(DeviceError::NoDevice { requested, available })

@@ -23,7 +23,12 @@ fn act(x: f32) -> f32 {
     return max(x, -10.0) / (1.0 + exp(-2.0 * u));
 }
 {% elif op == "softplus" %}
-fn act(x: f32) -> f32 { return select(log(1.0 + exp(min(x, 20.0))), x, x > 20.0); }
+// Where e^x is small, 1 + e^x has lost most of its digits: the series of ln(1 + e) keeps them.
+fn act(x: f32) -> f32 {
+    let e = exp(min(x, 20.0));
+    let small = e * (1.0 - e * (0.5 - e * (0.33333333 - 0.25 * e)));
+    return select(select(log(1.0 + e), small, x < -4.0), x, x > 20.0);
+}
 {% elif op == "sqr" %}
 fn act(x: f32) -> f32 { return x * x; }
 {% elif op == "scale" %}

@@ -1,6 +1,6 @@
 //! One model on one device: how often each pattern fires, and whether that changes the results.
 
-use crate::protocol::{self, DECODE_STEPS, PREFILL_TOKENS, nmse};
+use super::protocol::{self, DECODE_STEPS, PREFILL_TOKENS, nmse};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wgfuse::cpu::CpuDevice;

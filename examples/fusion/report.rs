@@ -1,7 +1,7 @@
 //! The report: a row for each count, with what is wrong about it.
 
-use crate::baseline::{Counts, Key, Mode, Subject, Verdict, compare, merge};
-use crate::measure::{Measured, Pair};
+use super::baseline::{Counts, Key, Mode, Subject, Verdict, compare, merge};
+use super::measure::{Measured, Pair};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -75,7 +75,8 @@ pub(super) fn map(a: &View, op: impl Fn(f32) -> f32 + Sync) -> Vec<f32> {
     out
 }
 
-/// `act(gate) · value` of two tensors, or of the halves of one tensor's rows; `swapped`: the gate is the second half.
+/// `act(gate) · value` of two tensors, or of the halves of one tensor's rows; `swapped`: the gate is the second half. Of
+/// two tensors it is always the first.
 pub(super) fn gated(glu: Glu, swapped: bool, a: &View, b: Option<&View>) -> Vec<f32> {
     let act = |x| match glu {
         Glu::Geglu => gelu(x),
@@ -88,11 +89,13 @@ pub(super) fn gated(glu: Glu, swapped: bool, a: &View, b: Option<&View>) -> Vec<
         let at = unravel(row, ne);
         let whole = a.row(at);
         let other = b.map(|b| b.row(at));
-        let (first, second) = match &other {
+        let (gate, value) = match &other {
             Some(other) => (&*whole, &**other),
-            None => whole.split_at(width),
+            None => {
+                let (first, second) = whole.split_at(width);
+                if swapped { (second, first) } else { (first, second) }
+            }
         };
-        let (gate, value) = if swapped { (second, first) } else { (first, second) };
         for (out, (&gate, &value)) in out.iter_mut().zip(gate.iter().zip(value)) {
             *out = act(gate) * value;
         }

@@ -4,9 +4,9 @@ use super::evaluate::Kernel;
 use super::norm::Norm;
 use super::program::{CpuProgram, Span, Step};
 use super::{Buffer, CpuDevice, recurrent};
-use crate::device::{Device, DeviceError};
+use crate::device::DeviceError;
 use crate::fusion::{Fusion, FusionId};
-use crate::graph::{DType, Graph, GraphError, Layout, Op, OpKind, Tensor, TensorId, ViewOf};
+use crate::graph::{DType, Graph, GraphError, Layout, Op, Tensor, TensorId, ViewOf};
 use crate::plan::{BufferId, Group, Place, Plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,14 +96,6 @@ impl<'a> Loader<'a> {
             return Ok(None);
         }
         let reads = self.reads(node.source_slots())?;
-        let narrows = |read: &Span| read.layout.dtype == DType::I64 && node.dtype() != DType::I64;
-        if node.kind() == OpKind::Cpy && reads.first().and_then(Option::as_ref).is_some_and(narrows) {
-            return Err(DeviceError::Unsupported {
-                device: self.device.info().name.clone(),
-                op: OpKind::Cpy,
-                detail: format!("i64 to {}, which cannot hold every value", node.dtype()),
-            });
-        }
         let writes = if let Op::GatedDeltaNet { snapshots } = *node.op() {
             let [attention, states] = self.delta_net_parts(node, snapshots)?;
             vec![self.span_at(id, 0, attention)?, self.span_at(id, attention.extent(), states)?]

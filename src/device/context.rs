@@ -2,7 +2,7 @@
 
 use super::{Device, DeviceBuffer, DeviceError, Program};
 use crate::fusion::FusionContext;
-use crate::graph::{BufferClass, Graph, LeafKind, TensorId};
+use crate::graph::{BufferClass, Graph, LeafKind, Tensor, TensorId};
 use crate::plan::{BufferId, Leaves, Limits, Place, Plan, PlanCache, PlanError, PlanOptions, plan};
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ pub enum ComputeError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The tensor is no leaf and no output, so that its memory may hold something else by now, or none at all.
-    #[error("tensor `{name}` cannot be accessed: it is neither an input nor marked as an output of the graph")]
+    /// The tensor is no leaf and no output of what the graph runs, so that its memory may hold something else by now, or
+    /// none at all.
+    #[error("tensor `{name}` cannot be accessed: the graph does not run it as a leaf or as a marked output")]
     NotAccessible {
         /// Its name.
         name: String,
@@ -59,7 +60,7 @@ struct Prepared {
 impl Context {
     /// A context that fuses what the device's configuration says, with options from the environment.
     pub fn new(device: Arc<dyn Device>) -> Self {
-        let options = PlanOptions::from_env(device.fusion().matcher());
+        let options = PlanOptions::from_env(device.fusion().configured());
         Self::with_options(device, options)
     }
 
@@ -90,7 +91,9 @@ impl Context {
     /// # Errors
     /// When a weight or cache of the graph is not in `leaves`, a tensor is too large, or the device lacks a kernel.
     pub fn prepare<'a>(&'a mut self, graph: &'a Arc<Graph>, leaves: &Leaves) -> Result<Run<'a>, ComputeError> {
-        let (device, limits, options, arenas) = (&self.device, &self.limits, &self.options, &mut self.arenas);
+        // Fusion may have been switched since the context was made.
+        let options = &PlanOptions { matcher: self.fusion.state().allowed(self.options.matcher), ..self.options };
+        let (device, limits, arenas) = (&self.device, &self.limits, &mut self.arenas);
         let prepared = self.programs.get_or_make(graph, leaves, limits, options, || {
             let plan = Arc::new(plan(graph, leaves, limits, options)?);
             grow(device, arenas, plan.placement.arenas())?;
@@ -156,14 +159,15 @@ impl Run<'_> {
     pub fn read(&self, id: TensorId, bytes: &mut [u8]) -> Result<(), ComputeError> {
         // An input's memory is used again once it was read.
         let persists = |leaf: LeafKind| matches!(leaf, LeafKind::Weight | LeafKind::Cache);
-        let accessible =
-            self.graph.get(id).is_some_and(|tensor| tensor.is_output() || tensor.leaf().is_some_and(persists));
+        let kept = |tensor: &Tensor| tensor.is_output() || tensor.leaf().is_some_and(persists);
+        // A view that is not run did not keep its owner's memory.
+        let accessible = self.graph.is_expanded(id) && self.graph.get(id).is_some_and(kept);
         let (buffer, offset) = self.locate(id, accessible, bytes.len())?;
         Ok(self.device.read(buffer, offset, bytes)?)
     }
 
     fn locate(&self, id: TensorId, accessible: bool, given: usize) -> Result<(BufferId, usize), ComputeError> {
-        let name = || self.graph.get(id).map_or_else(String::new, |tensor| tensor.name().to_owned());
+        let name = || self.graph.display_name(id);
         let slot = self.prepared.plan.placement.slot(self.graph, id).filter(|_| accessible);
         let slot = slot.ok_or_else(|| ComputeError::NotAccessible { name: name() })?;
         if slot.bytes != given {

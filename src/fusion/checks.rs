@@ -210,14 +210,12 @@ fn gdn_snapshot_view(c: &Candidate<'_>) -> bool {
         && source.layout().is_contiguous()
 }
 
-/// Snapshots may lie apart in the cache, but each is dense and none overlaps the next.
+/// Snapshots may lie apart in the cache, but each is dense. No copy writes elements that overlap.
 fn gdn_destination(c: &Candidate<'_>) -> bool {
     let Some(tail) = snapshots(c) else { return false };
     let Layout { ne, nb, .. } = *c.node(1).layout();
     let element = DType::F32.block_bytes();
-    ne == [tail.state, tail.batch, tail.written, 1]
-        && nb[..2] == [element, tail.state * element]
-        && (tail.written == 1 || nb[2] >= tail.batch * nb[1])
+    ne == [tail.state, tail.batch, tail.written, 1] && nb[..2] == [element, tail.state * element]
 }
 
 /// The kernel writes its snapshots to the cache alone, so that whoever else looked at the tail would miss them: a node
@@ -243,8 +241,9 @@ fn gdn_destination_memory(c: &Candidate<'_>) -> bool {
     match c.mode {
         Mode::Structural => true,
         Mode::Full => match c.graph.class(c.nodes[1]) {
-            BufferClass::Cache | BufferClass::Weight => true,
-            BufferClass::Computed => false,
+            BufferClass::Cache => true,
+            // Nothing writes a weight.
+            BufferClass::Weight | BufferClass::Computed => false,
         },
     }
 }

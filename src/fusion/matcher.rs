@@ -170,15 +170,15 @@ mod tests {
     use crate::fusion::Mode;
     use crate::graph::{DType, Graph, GraphError, LeafKind};
 
-    /// `sqr(x ← 2x)`, where `x` is a leaf, or the square of one.
-    fn scaled_in_place(kind: LeafKind, computed: bool) -> Result<(Graph, [TensorId; 3]), GraphError> {
+    /// The square of a view of `x`, which is a leaf, or the square of one.
+    fn viewed(kind: LeafKind, computed: bool) -> Result<(Graph, [TensorId; 3]), GraphError> {
         let mut graph = Graph::new();
         let leaf = graph.leaf("x", kind, DType::F32, [4, 1, 1, 1])?;
         let x = if computed { graph.sqr(leaf)? } else { leaf };
-        let scaled = graph.scale_in_place(x, 2.0, 0.0)?;
-        let last = graph.sqr(scaled)?;
+        let view = graph.reshape(x, [4, 1, 1, 1])?;
+        let last = graph.sqr(view)?;
         graph.expand(last)?;
-        Ok((graph, [x, scaled, last]))
+        Ok((graph, [x, view, last]))
     }
 
     /// No row of the table has an operation that may be a view, so that the rule is asked directly.
@@ -187,7 +187,7 @@ mod tests {
         let verdict = |graph: &Graph, nodes: &[TensorId]| {
             chain(&Candidate { graph, mode: Mode::Structural, nodes }, &[nodes.len() - 1])
         };
-        let (graph, nodes) = scaled_in_place(LeafKind::Input, true)?;
+        let (graph, nodes) = viewed(LeafKind::Input, true)?;
         assert_eq!(verdict(&graph, &nodes), Ok(()));
         assert_eq!(verdict(&graph, &nodes[1..]), Err(Decline::View(0)));
         for (kind, expected) in [
@@ -195,7 +195,7 @@ mod tests {
             (LeafKind::Cache, Err(Decline::View(0))),
             (LeafKind::Input, Err(Decline::View(0))),
         ] {
-            let (graph, nodes) = scaled_in_place(kind, false)?;
+            let (graph, nodes) = viewed(kind, false)?;
             assert_eq!(verdict(&graph, &nodes[1..]), expected, "{kind:?}");
         }
         Ok(())

@@ -25,12 +25,22 @@ impl FusionState {
         }
     }
 
-    /// The rows that plans for this device may use now.
-    pub fn matcher(&self) -> Matcher {
-        if self.enabled.load(Relaxed) { self.config.matcher } else { Matcher::off() }
+    /// The rows that may match while fusion is not switched off.
+    pub const fn configured(&self) -> Matcher {
+        self.config.matcher
     }
 
-    /// Turns all fusion off, or back to what was configured.
+    /// The rows that plans for this device may use now.
+    pub fn matcher(&self) -> Matcher {
+        self.allowed(self.config.matcher)
+    }
+
+    /// Those of the rows that plans for this device may use now.
+    pub fn allowed(&self, rows: Matcher) -> Matcher {
+        if self.enabled.load(Relaxed) { rows } else { Matcher::off() }
+    }
+
+    /// Turns all fusion off, or back to what was configured, from the next graph on that a context prepares.
     pub fn set_enabled(&self, enabled: bool) {
         self.enabled.store(enabled, Relaxed);
     }

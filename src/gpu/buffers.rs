@@ -8,11 +8,12 @@ use super::record::Steps;
 use crate::device::DeviceError;
 use crate::graph::DType;
 use crate::plan::{BufferId, Place};
+use futures_intrusive::channel::shared::oneshot_channel;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Bytes that one copy to the host moves at most; longer reads take several.
+/// Bytes that one copy between host and device moves at most; longer reads and writes take several.
 const MAX_STAGING: u64 = 64 << 20;
 
 /// wgpu copies whole words.
@@ -33,6 +34,8 @@ pub(super) struct Buffers {
     entries: Mutex<Registry>,
     /// Through which reads go; one read at a time.
     staging: Mutex<Option<wgpu::Buffer>>,
+    /// Bytes written since writes alone last led to a submission.
+    uploaded: AtomicU64,
 }
 
 #[derive(Default)]
@@ -43,7 +46,7 @@ struct Registry {
 
 impl Buffers {
     pub(super) fn new() -> Self {
-        Self { entries: Mutex::default(), staging: Mutex::new(None) }
+        Self { entries: Mutex::default(), staging: Mutex::new(None), uploaded: AtomicU64::new(0) }
     }
 
     /// Forgets everything; programs keep what they use.
@@ -122,11 +125,11 @@ impl Buffers {
         if !body.is_empty() {
             let words = &bytes[body.start - offset..body.end - offset];
             if words.len().is_multiple_of(WORD) {
-                driver.queue().write_buffer(&entry.buffer, body.start as u64, words);
+                self.upload(driver, &entry.buffer, body.start, words);
             } else {
                 let mut padded = words.to_vec();
                 padded.resize(words.len().next_multiple_of(WORD), 0);
-                driver.queue().write_buffer(&entry.buffer, body.start as u64, &padded);
+                self.upload(driver, &entry.buffer, body.start, &padded);
             }
         }
         for part in [head, tail].into_iter().filter(|part| !part.is_empty()) {
@@ -134,6 +137,19 @@ impl Buffers {
             self.merge(driver, pipelines, caps, &entry, &merge)?;
         }
         driver.check()
+    }
+
+    /// Writes whole words. wgpu keeps a copy of them until a later submission has run, so that a model's weights would
+    /// lie in memory twice if nothing was submitted among them.
+    fn upload(&self, driver: &Driver, buffer: &wgpu::Buffer, start: usize, words: &[u8]) {
+        for (index, part) in words.chunks(MAX_STAGING as usize).enumerate() {
+            driver.queue().write_buffer(buffer, start as u64 + index as u64 * MAX_STAGING, part);
+            let part = part.len() as u64;
+            if self.uploaded.fetch_add(part, Ordering::Relaxed) + part >= MAX_STAGING {
+                self.uploaded.store(0, Ordering::Relaxed);
+                driver.queue().submit([]);
+            }
+        }
     }
 
     /// Replaces some bytes of a word on the device: the host does not know the others, and asking would mean to wait.
@@ -229,14 +245,12 @@ fn fetch(
     encoder.copy_buffer_to_buffer(buffer, offset, staging, 0, bytes);
     let submission = driver.queue().submit([encoder.finish()]);
     driver.check()?;
-    let answered = Arc::new((AtomicBool::new(false), Mutex::new(Ok(()))));
-    let answer = Arc::clone(&answered);
+    let (sender, receiver) = oneshot_channel();
     staging.slice(..bytes).map_async(wgpu::MapMode::Read, move |result| {
-        *lock(&answer.1) = result;
-        answer.0.store(true, Ordering::Release);
+        // Nobody listens any more when a wait was given up.
+        let _ = sender.send(result);
     });
-    driver.wait(&submission, || answered.0.load(Ordering::Acquire))?;
-    let mapped = lock(&answered.1).clone();
+    let mapped = driver.wait(&submission, receiver.receive())?;
     mapped.map_err(|error| driver.failure(format!("reading a buffer: {error}")))?;
     {
         let view = staging.slice(..bytes).get_mapped_range();

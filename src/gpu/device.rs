@@ -11,9 +11,12 @@ use super::record::{GpuProgram, Steps};
 use super::selftest;
 use crate::device::{Device, DeviceError, DeviceInfo, Program};
 use crate::fusion::{FusionConfig, FusionState};
-use crate::graph::{BufferClass, Graph};
+use crate::graph::{BufferClass, Graph, GraphError, Tensor, TensorId};
 use crate::plan::{BufferId, Limits, Place, Plan};
 use std::sync::Arc;
+
+/// Bytes that kernels reach: their indices are 32 bits wide, whatever an adapter can bind.
+const MAX_REACH: u64 = 1 << 32;
 
 /// Which device to open, and what it may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,7 @@ impl GpuDevice {
         let cx = Context { graph, placement: &plan.placement, caps: &self.caps, device: &self.info.name };
         let mut dispatches = Vec::with_capacity(plan.groups.len());
         for group in &plan.groups {
+            group.nodes.iter().try_for_each(|&node| known(graph, node).map(drop))?;
             dispatches.extend(encode(&cx, group)?);
         }
         // A kernel without work has nothing to launch.
@@ -116,10 +120,10 @@ impl GpuDevice {
             .collect()
     }
 
-    /// Every tensor that a group touches must lie inside its buffer.
+    /// Every tensor that a group touches must be the graph's and lie inside its buffer.
     fn check_slots(&self, graph: &Graph, plan: &Plan, arenas: &[Entry]) -> Result<(), DeviceError> {
         for &node in plan.groups.iter().flat_map(|group| &group.nodes) {
-            let touched = std::iter::once(node).chain(graph.tensor(node).sources());
+            let touched = std::iter::once(node).chain(known(graph, node)?.sources());
             for slot in touched.filter_map(|id| plan.placement.slot(graph, id)) {
                 inside(slot.offset, slot.bytes, &self.entry(slot.place, arenas)?)?;
             }
@@ -136,6 +140,11 @@ impl GpuDevice {
             }
         }
     }
+}
+
+/// A tensor of a plan, which may have been made for another graph.
+fn known(graph: &Graph, id: TensorId) -> Result<&Tensor, DeviceError> {
+    graph.get(id).ok_or_else(|| DeviceError::Plan { reason: GraphError::Unknown(id).to_string() })
 }
 
 fn inside(start: usize, bytes: usize, entry: &Entry) -> Result<(), DeviceError> {
@@ -243,7 +252,7 @@ fn connect(candidate: &Candidate, options: &OpenOptions) -> Result<(Arc<Driver>,
         max_groups: limits.max_compute_workgroups_per_dimension,
         max_threads: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
-        max_binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+        max_binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_REACH),
     };
     Ok((Driver::new(name.clone(), device, queue, info.backend == wgpu::Backend::Gl), caps))
 }
@@ -297,6 +306,45 @@ mod tests {
             assert!(lost(&device.write(arena, 0, &[0; 4]).unwrap_err()));
             assert!(lost(&device.create_buffer(BufferClass::Cache, 4).unwrap_err()));
             assert!(device.load(&graph, &plan, &[arena]).is_err());
+        }
+    }
+
+    #[test]
+    fn plans_of_other_graphs_are_refused() {
+        for info in list() {
+            let device = GpuDevice::open(Some(&info.name)).unwrap();
+            let mut graph = Graph::new();
+            let small = Arc::new(graph.clone());
+            let leaf = graph.leaf("x", LeafKind::Input, DType::F32, [8, 1, 1, 1]).unwrap();
+            let square = graph.sqr(leaf).unwrap();
+            let sum = graph.add(square, leaf).unwrap();
+            graph.expand(sum).unwrap();
+            let planned = plan(&graph, &Leaves::new(), &device.limits(), &PlanOptions::default()).unwrap();
+            let arena = device.create_buffer(BufferClass::Computed, planned.placement.arenas()[0]).unwrap();
+            let refused = |graph: &Arc<Graph>, plan: &Plan| {
+                let error = device.load(graph, &Arc::new(plan.clone()), &[arena]).err();
+                assert!(matches!(error, Some(DeviceError::Plan { .. })), "{error:?}");
+            };
+            refused(&small, &planned);
+            assert!(matches!(device.encode(&small, &planned), Err(DeviceError::Plan { .. })));
+            // A group that claims to be a row of the table.
+            let mut forged = planned.clone();
+            forged.groups[0].fusion = crate::fusion::TABLE.first();
+            refused(&Arc::new(graph), &forged);
+        }
+    }
+
+    #[test]
+    fn long_writes_arrive_whole() {
+        for info in list() {
+            let device = GpuDevice::open(Some(&info.name)).unwrap();
+            // More than one piece, and an end inside a word.
+            let bytes: Vec<u8> = (0..(65usize << 20) + 3).map(|i| (i % 251) as u8).collect();
+            let id = device.create_buffer(BufferClass::Weight, bytes.len()).unwrap();
+            device.write(id, 0, &bytes).unwrap();
+            let mut found = vec![0; bytes.len()];
+            device.read(id, 0, &mut found).unwrap();
+            assert!(found == bytes, "{}", info.name);
         }
     }
 

@@ -211,7 +211,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// Binds a tensor that the kernel writes: `fn ROLE_store(i, value)`.
+    /// Binds a tensor that the kernel writes: `fn ROLE_store(i, value)`. Its threads write in no particular order; no
+    /// graph has a result whose elements overlap.
     #[must_use]
     pub fn output(self, role: &'static str, id: TensorId) -> Self {
         self.bind(role, id, Access::Write)

@@ -2,8 +2,10 @@
 
 use crate::device::DeviceError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// How long one wait may take before the device counts as hung. Software adapters need minutes for what a GPU does in
@@ -115,12 +117,13 @@ impl Driver {
         catch_unwind(AssertUnwindSafe(|| self.device.poll(poll))).ok()
     }
 
-    /// Waits for a submission and for the callbacks that depend on it; `done` says when they have run.
-    pub(super) fn wait(
+    /// Waits for a submission and for what a callback that depends on it sends.
+    pub(super) fn wait<T>(
         &self,
         submission: &wgpu::SubmissionIndex,
-        mut done: impl FnMut() -> bool,
-    ) -> Result<(), DeviceError> {
+        answer: impl Future<Output = Option<T>>,
+    ) -> Result<T, DeviceError> {
+        let mut answer = pin!(answer);
         let start = Instant::now();
         loop {
             let poll = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
@@ -137,8 +140,11 @@ impl Driver {
             if let Some(reason) = reason {
                 return Err(self.failure(reason));
             }
-            if done() {
-                return Ok(());
+            // Callbacks run during polls, so there is nobody to wake.
+            match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Some(answer)) => return Ok(answer),
+                Poll::Ready(None) => return Err(self.failure("the driver dropped a request")),
+                Poll::Pending => {}
             }
             if start.elapsed() > PATIENCE {
                 return Err(self.failure(format!("no answer within {} s", PATIENCE.as_secs())));

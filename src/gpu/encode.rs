@@ -10,10 +10,16 @@ use crate::plan::Group;
 /// The dispatches that execute a group, in order.
 ///
 /// # Errors
-/// [`DeviceError::Unsupported`] when there is no kernel for it.
+/// [`DeviceError::Unsupported`] when there is no kernel for it, [`DeviceError::Plan`] when its nodes are not its row's.
 pub fn encode(cx: &Context<'_>, group: &Group) -> Result<Vec<Dispatch>, DeviceError> {
     match (group.fusion, group.nodes.as_slice()) {
-        (Some(fusion), nodes) => fused(cx, fusion.id, nodes),
+        (Some(fusion), nodes) => {
+            let kinds = nodes.iter().map(|&node| cx.tensor(node).kind());
+            if !kinds.eq(fusion.ops.iter().copied()) {
+                return Err(DeviceError::Plan { reason: format!("a group is not {}", fusion.label()) });
+            }
+            fused(cx, fusion.id, nodes)
+        }
         (None, &[node]) => single(cx, node),
         (None, nodes) => {
             let op = nodes.first().map_or(OpKind::None, |&node| cx.tensor(node).kind());

@@ -27,7 +27,8 @@ impl Graph {
     /// Adds any operation.
     ///
     /// # Errors
-    /// See [`infer`]; [`GraphError::Unknown`] for foreign ids, [`GraphError::OutOfBounds`] for views past the memory.
+    /// See [`infer`]; [`GraphError::Unknown`] for foreign ids, [`GraphError::OutOfBounds`] for views past the memory,
+    /// [`GraphError::Constant`] for writing a weight.
     pub fn push(&mut self, op: Op, sources: &[Option<TensorId>]) -> Made {
         if sources.len() > MAX_SOURCES {
             let expected = format!("at most {MAX_SOURCES}");
@@ -69,10 +70,23 @@ impl Graph {
         let source = source.ok_or_else(arity)?;
         let of = self.tensor(source).view.unwrap_or(ViewOf { root: source, offset: 0 });
         let available = self.tensor(of.root).layout.extent();
+        // A node that is no view but shares memory is one that writes it.
+        if !op.is_view() {
+            let root = self.tensor(of.root);
+            if root.leaf == Some(LeafKind::Weight) {
+                return Err(GraphError::Constant { op, name: root.name.clone() });
+            }
+        }
         let start = of.offset.saturating_add(offset);
         let end = start.saturating_add(layout.extent());
         if end > available {
             return Err(GraphError::OutOfBounds { op, end, available });
+        }
+        // Strides of zero would make any amount of work of a few bytes.
+        let dense = Layout::contiguous(layout.dtype, layout.ne)?.extent();
+        if dense > available {
+            let (found, expected) = (format!("{:?}", layout.ne), format!("at most the {available} bytes there are"));
+            return Err(GraphError::Parameter { op, name: "ne", found, expected });
         }
         Ok(ViewOf { root: of.root, offset: start })
     }

@@ -49,6 +49,14 @@ pub enum GraphError {
         /// Bytes of the tensor that owns the memory.
         available: usize,
     },
+    /// The operation would write a weight, which is constant for the life of a model.
+    #[error("{op}: it would write the weight `{name}`, expected an input, a cache or a result")]
+    Constant {
+        /// The operation.
+        op: OpKind,
+        /// The weight's name.
+        name: String,
+    },
     /// The tensor's size does not fit the address space, or its row is no whole number of blocks.
     #[error("{dtype} {ne:?} has no size: it overflows or its rows are not whole blocks")]
     Size {

@@ -79,6 +79,12 @@ impl<'a> Sources<'a> {
         self.check(index, holds, || "a contiguous tensor".to_owned())
     }
 
+    /// What an operation overwrites has room for every element.
+    fn apart(&self, index: usize) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.layout.has_distinct_elements());
+        self.check(index, holds, || "a tensor whose elements do not overlap".to_owned())
+    }
+
     fn parameter(
         &self,
         holds: bool,
@@ -146,6 +152,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             let (v, i, d) = (values.ne(), ids.ne(), dst.ne());
             s.check(2, dst.dtype().is_float() || is_writable(dst.dtype()), || WRITABLE.to_owned())?;
             s.dense_rows(2)?;
+            s.apart(2)?;
             s.check(2, v[0] == d[0] && v[2] == d[2] && v[3] == d[3], || format!("[{}, n, {}, {}]", v[0], v[2], v[3]))?;
             let fits = v[1] == i[0]
                 && i[1] != 0
@@ -171,6 +178,9 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
                 DType::F32 | DType::F16 | DType::BF16 => WRITABLE.to_owned(),
                 DType::I32 | DType::I64 => "an integer type".to_owned(),
             })?;
+            let narrows = a.dtype() == DType::I64 && b.dtype() != DType::I64;
+            s.check(1, !narrows, || "i64, since nothing else holds every i64".to_owned())?;
+            s.apart(1)?;
             Ok(Inferred::shared(b.layout, 1, 0))
         }
         Op::Cont { ne } => {
@@ -211,7 +221,11 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         Op::Scale { in_place, .. } => {
             let [a] = s.required(0)?;
             s.typed(0, DType::F32)?;
-            if in_place { Ok(Inferred::shared(a.layout, 0, 0)) } else { Inferred::fresh(DType::F32, a.ne()) }
+            if !in_place {
+                return Inferred::fresh(DType::F32, a.ne());
+            }
+            s.apart(0)?;
+            Ok(Inferred::shared(a.layout, 0, 0))
         }
         Op::Repeat { ne } => {
             let [a] = s.required(0)?;
@@ -351,10 +365,10 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.check(4, beta == [1, heads, tokens, batch], || format!("[1, {heads}, {tokens}, {batch}]"))?;
             s.check(5, state == [size, size, heads, batch], || format!("[{size}, {size}, {heads}, {batch}]"))?;
             s.parameter(snapshots > 0, "snapshots", snapshots, "at least 1")?;
-            let too_large = GraphError::Size { dtype: DType::F32, ne: v };
             let kept = count([size, snapshots as usize, batch, 1]);
-            let rows = kept.and_then(|kept| kept.checked_add(tokens.checked_mul(batch)?)).ok_or(too_large)?;
-            Inferred::fresh(DType::F32, [size * heads, rows, 1, 1])
+            let rows = kept.and_then(|kept| kept.checked_add(tokens.checked_mul(batch)?));
+            s.parameter(rows.is_some(), "snapshots", snapshots, "a result whose size fits")?;
+            Inferred::fresh(DType::F32, [size * heads, rows.unwrap_or(0), 1, 1])
         }
     }
 }

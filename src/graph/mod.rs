@@ -67,12 +67,23 @@ impl Graph {
         self.uses.get(id.index()).copied().unwrap_or(0)
     }
 
+    /// Whether the tensor is one of [`Graph::nodes`] or [`Graph::leaves`].
+    pub fn is_expanded(&self, id: TensorId) -> bool {
+        self.expanded.get(id.index()).copied().unwrap_or(false)
+    }
+
     /// The tensor whose memory this one uses: its view's root, or itself.
+    ///
+    /// # Panics
+    /// If the id came from a larger graph.
     pub fn root(&self, id: TensorId) -> TensorId {
         self.tensor(id).view.map_or(id, |view| view.root)
     }
 
     /// What kind of buffer the tensor's memory is in.
+    ///
+    /// # Panics
+    /// If the id came from a larger graph.
     pub fn class(&self, id: TensorId) -> BufferClass {
         match self.tensor(self.root(id)).leaf {
             Some(LeafKind::Weight) => BufferClass::Weight,
@@ -84,6 +95,14 @@ impl Graph {
     /// The first tensor with this name.
     pub fn find(&self, name: &str) -> Option<TensorId> {
         self.tensors.iter().position(|tensor| tensor.name == name).map(|index| TensorId(index as u32))
+    }
+
+    /// What messages call a tensor: its name, or its number if it has none.
+    pub fn display_name(&self, id: TensorId) -> String {
+        match self.get(id).map(Tensor::name) {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            Some(_) | None => format!("#{}", id.index()),
+        }
     }
 
     /// Names a tensor, for reports.

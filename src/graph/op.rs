@@ -118,7 +118,7 @@ pub enum Op {
     Glu {
         /// The activation.
         glu: Glu,
-        /// With one source: the gate is the second half.
+        /// With one source: the gate is the second half. With two it is always the first of them.
         swapped: bool,
     },
     /// Depth-wise causal convolution of the rows of source 0 with the kernels in source 1.

@@ -77,12 +77,14 @@ impl Layout {
     }
 
     fn dense_strides(dtype: DType, ne: [usize; 4]) -> Option<[usize; 4]> {
-        count(ne)?;
+        // A zero dimension makes a tensor empty but its strides no smaller, so that it is measured without.
+        // Elements are counted, too: those of blocks can be more than their bytes.
+        count(ne.map(|n| n.max(1)))?;
+        let row = dtype.row_bytes(if ne[0] == 0 { dtype.block_size() } else { ne[0] })?;
+        let bytes = ne[1..].iter().try_fold(row, |bytes, &n| bytes.checked_mul(n.max(1)))?;
+        isize::try_from(bytes).ok()?;
         let nb1 = dtype.row_bytes(ne[0])?;
-        let nb2 = nb1.checked_mul(ne[1])?;
-        let nb3 = nb2.checked_mul(ne[2])?;
-        let total = nb3.checked_mul(ne[3])?;
-        (total <= isize::MAX as usize).then_some([dtype.block_bytes(), nb1, nb2, nb3])
+        Some([dtype.block_bytes(), nb1, nb1 * ne[1], nb1 * ne[1] * ne[2]])
     }
 
     /// Number of elements.
@@ -128,6 +130,22 @@ impl Layout {
     /// Whether each row is dense, wherever the rows lie.
     pub fn has_contiguous_rows(&self) -> bool {
         self.ne[0] == self.dtype.block_size() || self.nb[0] == self.dtype.block_bytes()
+    }
+
+    /// Whether no two elements share a byte, so that writing all of them has one outcome. Dimensions that lie between
+    /// each other's elements count as overlapping.
+    pub fn has_distinct_elements(&self) -> bool {
+        let mut dims = [0, 1, 2, 3].map(|dim| (self.nb[dim], self.ne[dim]));
+        dims[0].1 /= self.dtype.block_size();
+        dims.sort_unstable();
+        // Each dimension must step over all that the tighter ones span.
+        let mut span = self.dtype.block_bytes();
+        let mut steps_over = |&(step, count): &(usize, usize)| {
+            let apart = count < 2 || step >= span;
+            span = span.saturating_add(step.saturating_mul(count.saturating_sub(1)));
+            apart
+        };
+        self.is_empty() || dims.iter().all(&mut steps_over)
     }
 
     /// Whether a tensor of this shape, repeated whole, fills `other`.

@@ -100,7 +100,7 @@ impl<'a> Facts<'a> {
         let expected = format!("an integer from {} to {}", range.start(), range.end());
         self.value(key, &expected, |value| {
             let n = match (value, layer) {
-                (Value::Array(items), Some(layer)) => items.as_integers::<u64>()?.get(layer).copied(),
+                (Value::Array(items), Some(layer)) => believed(items)?.as_integers::<u64>()?.get(layer).copied(),
                 (_, Some(_) | None) => value.as_u64(),
             };
             usize::try_from(n.filter(|n| range.contains(n))?).ok()
@@ -172,7 +172,7 @@ impl<'a> Facts<'a> {
     pub(super) fn listed(&self, key: &str, layer: usize) -> Result<Option<bool>, ModelError> {
         let list = self.value(key, "a list with a flag for every layer", |value| match value.as_array() {
             Some(Array::Bool(flags)) => flags.get(layer).map(|&flag| Some(flag)),
-            Some(items) => items.as_integers::<i64>()?.get(layer).map(|&flag| Some(flag != 0)),
+            Some(items) => believed(items)?.as_integers::<i64>()?.get(layer).map(|&flag| Some(flag != 0)),
             None => value.as_u64().map(|_| None),
         })?;
         Ok(list.flatten())
@@ -188,4 +188,9 @@ impl<'a> Facts<'a> {
         let expected = format!("1 to {MAX_SIZE} strings");
         Err(ModelError::WrongValue { key: TOKENS.to_owned(), found: tokens.to_string(), expected })
     }
+}
+
+/// A list with an entry for each layer, unless it is longer than any: every layer looks through the whole of it.
+fn believed(items: &Array) -> Option<&Array> {
+    (items.len() as u64 <= MAX_LAYERS).then_some(items)
 }

@@ -1,6 +1,6 @@
 //! Why there is no plan for a graph.
 
-use crate::graph::{Graph, GraphError, LeafKind, OpKind, TensorId};
+use crate::graph::{Graph, GraphError, LeafKind, OpKind, Tensor, TensorId};
 use std::fmt;
 
 /// A node as errors and reports name it.
@@ -13,10 +13,9 @@ pub struct NodeName {
 }
 
 impl NodeName {
+    /// A node that is not of this graph has only its number.
     pub(super) fn of(graph: &Graph, id: TensorId) -> Self {
-        let tensor = graph.tensor(id);
-        let name = if tensor.name().is_empty() { format!("#{}", id.index()) } else { tensor.name().to_owned() };
-        Self { op: tensor.kind(), name }
+        Self { op: graph.get(id).map_or(OpKind::None, Tensor::kind), name: graph.display_name(id) }
     }
 }
 
@@ -44,6 +43,14 @@ pub enum PlanError {
         name: String,
         /// The arena.
         arena: u32,
+    },
+    /// A leaf that the graph writes has memory in common with another one.
+    #[error("`{name}`, which the graph writes, and `{other}` were given memory that overlaps")]
+    SharedLeaves {
+        /// The leaf that is written.
+        name: String,
+        /// The other leaf.
+        other: String,
     },
     /// The memory given to a tensor is smaller than the tensor, or reaches past its buffer.
     #[error("`{name}` was given {given} bytes, expected {expected}")]

@@ -77,8 +77,8 @@ pub fn plan(graph: &Graph, leaves: &Leaves, limits: &Limits, options: &PlanOptio
 /// early for it: such groups are split.
 ///
 /// # Errors
-/// When a tensor that an operation reads or writes has no place or does not fit it, the limits make no sense, or a single operation would
-/// overwrite what it still reads.
+/// When a tensor that an operation reads or writes has no place or does not fit it, the limits make no sense, or a
+/// single operation would overwrite what it still reads.
 pub fn plan_placed(
     graph: &Graph,
     placement: &Placement,

@@ -7,6 +7,7 @@
 use super::arena::{Arenas, Block};
 use super::{Group, Leaves, Limits, Place, Placement, PlanError, Slot};
 use crate::graph::{Graph, LeafKind, TensorId};
+use std::collections::BTreeSet;
 
 /// Inputs are written before the first groups, which run at moment 1.
 const BEFORE: usize = 0;
@@ -37,17 +38,16 @@ pub(super) fn place(
     let mut blocks: Vec<Option<Block>> = vec![None; slots.len()];
     for moment in BEFORE..=after {
         for &index in &births[moment] {
-            let tensor = &graph.tensors()[index];
-            let bytes = tensor.layout().extent();
+            let bytes = graph.tensors()[index].layout().extent();
             if bytes == 0 {
                 slots[index] = Some(Slot { place: Place::Arena(0), offset: 0, bytes });
                 continue;
             }
             let room = bytes.checked_next_multiple_of(limits.alignment);
-            let block = room.and_then(|room| arenas.take(room)).ok_or_else(|| PlanError::TooLarge {
-                name: tensor.name().to_owned(),
-                bytes,
-                limit: limits.max_buffer_bytes,
+            let block = room.and_then(|room| arenas.take(room)).ok_or_else(|| {
+                let own = graph.nodes().iter().chain(graph.leaves()).find(|id| id.index() == index);
+                let name = own.map_or_else(String::new, |&id| graph.display_name(id));
+                PlanError::TooLarge { name, bytes, limit: limits.max_buffer_bytes }
             })?;
             slots[index] = Some(Slot { place: Place::Arena(block.arena as u32), offset: block.bytes.start, bytes });
             blocks[index] = Some(block);
@@ -68,7 +68,7 @@ fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Opt
     let mut slots = vec![None; graph.tensors().len()];
     for &id in graph.leaves() {
         let tensor = graph.tensor(id);
-        let name = || tensor.name().to_owned();
+        let name = || graph.display_name(id);
         let Some(&slot) = leaves.get(&id) else {
             match tensor.leaf() {
                 Some(kind @ (LeafKind::Weight | LeafKind::Cache)) => {
@@ -80,10 +80,26 @@ fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Opt
         if let Place::Arena(arena) = slot.place {
             return Err(PlanError::LeafInArena { name: name(), arena });
         }
-        slot.check(tensor, limits)?;
+        slot.check(graph, id, limits)?;
         slots[id.index()] = Some(slot);
     }
+    check_written(graph, &slots)?;
     Ok(slots)
+}
+
+/// Order and moments follow from who owns which memory, so that no leaf that is written may lie where another one does.
+fn check_written(graph: &Graph, slots: &[Option<Slot>]) -> Result<(), PlanError> {
+    let name = |id: TensorId| graph.tensor(id).name().to_owned();
+    let writers = graph.nodes().iter().filter(|&&id| !graph.tensor(id).is_silent());
+    let written: BTreeSet<TensorId> = writers.map(|&id| graph.root(id)).collect();
+    for &id in &written {
+        let Some(slot) = slots[id.index()] else { continue };
+        let meets = |other: &&TensorId| **other != id && slots[other.index()].is_some_and(|other| other.meets(&slot));
+        if let Some(&other) = graph.leaves().iter().find(meets) {
+            return Err(PlanError::SharedLeaves { name: name(id), other: name(other) });
+        }
+    }
+    Ok(())
 }
 
 /// When each root that needs memory in an arena is alive.

@@ -1,7 +1,7 @@
 //! Where tensors live.
 
 use super::{Limits, PlanError};
-use crate::graph::{Graph, Tensor, TensorId};
+use crate::graph::{Graph, TensorId};
 use std::collections::HashMap;
 
 /// A buffer of a device.
@@ -34,10 +34,10 @@ impl Slot {
         self.offset.saturating_add(self.bytes)
     }
 
-    /// Whether it can hold the tensor on a device with these limits.
-    pub(super) fn check(&self, tensor: &Tensor, limits: &Limits) -> Result<(), PlanError> {
-        let name = || tensor.name().to_owned();
-        let expected = tensor.layout().extent();
+    /// Whether it can hold a tensor on a device with these limits.
+    pub(super) fn check(&self, graph: &Graph, id: TensorId, limits: &Limits) -> Result<(), PlanError> {
+        let name = || graph.display_name(id);
+        let expected = graph.tensor(id).layout().extent();
         if self.bytes < expected || self.offset.checked_add(self.bytes).is_none() {
             return Err(PlanError::SlotSize { name: name(), given: self.bytes, expected });
         }
@@ -78,14 +78,14 @@ impl Placement {
 
     /// Whether every tensor that has a slot fits it, and every slot its arena.
     pub(super) fn check(&self, graph: &Graph, limits: &Limits) -> Result<(), PlanError> {
-        for (tensor, slot) in graph.tensors().iter().zip(&self.slots) {
-            let Some(slot) = slot else { continue };
-            slot.check(tensor, limits)?;
+        for &id in graph.leaves().iter().chain(graph.nodes()) {
+            let Some(slot) = self.slots.get(id.index()).copied().flatten() else { continue };
+            slot.check(graph, id, limits)?;
             let Place::Arena(arena) = slot.place else { continue };
             let size = self.arenas.get(arena as usize).copied().unwrap_or(0);
             if slot.end() > size {
                 let given = size.saturating_sub(slot.offset);
-                return Err(PlanError::SlotSize { name: tensor.name().to_owned(), given, expected: slot.bytes });
+                return Err(PlanError::SlotSize { name: graph.display_name(id), given, expected: slot.bytes });
             }
         }
         Ok(())
@@ -96,7 +96,9 @@ impl Placement {
         let tensor = graph.get(id)?;
         let (root, offset) = tensor.view().map_or((id, 0), |view| (view.root, view.offset));
         let slot = (*self.slots.get(root.index())?)?;
-        Some(Slot { place: slot.place, offset: slot.offset + offset, bytes: tensor.layout().extent() })
+        // A slot that somebody else made may start anywhere.
+        let offset = slot.offset.saturating_add(offset);
+        Some(Slot { place: slot.place, offset, bytes: tensor.layout().extent() })
     }
 
     /// Bytes of each arena.

@@ -51,7 +51,8 @@ fn prove_group(graph: &Graph, placement: &Placement, at: usize, group: &Group) -
     };
     let written: Vec<(TensorId, Slot)> = group.stored().map(|id| Ok((id, slot(id, id)?))).collect::<Result<_, _>>()?;
     for &node in &group.nodes {
-        for source in reads(graph.tensor(node)) {
+        let tensor = graph.get(node).ok_or(Fault::Unstored { group: at, node, tensor: node })?;
+        for source in reads(tensor) {
             // What a member computes reaches the others inside the kernel.
             if group.nodes.contains(&graph.root(source)) {
                 continue;

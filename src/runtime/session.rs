@@ -106,14 +106,11 @@ impl Session {
     /// Runs a batch of tokens that follow those before, and returns logits: a row of `n_vocab` for each output.
     ///
     /// # Errors
-    /// For tokens outside the vocabulary, a full context, or a device that fails. Only a device that fails changes the
-    /// session; it is at the start of a sequence then.
+    /// For tokens outside the vocabulary, a full context, a batch that no graph can be built or planned for, or a device
+    /// that fails. Only a run that fails changes the session: it is at the start of a sequence then.
     pub fn decode(&mut self, tokens: &[i32], outputs: Outputs) -> Result<&[f32], SessionError> {
         let batch = self.batch(tokens, outputs)?;
-        // Recurrent states may be half written after a failure.
-        let n_past = std::mem::take(&mut self.n_past);
         self.run(&batch)?;
-        self.n_past = n_past + tokens.len();
         Ok(&self.logits)
     }
 
@@ -148,9 +145,12 @@ impl Session {
             batch.fill(input.role, &mut self.scratch);
             run.write(input.id, &self.scratch)?;
         }
+        // Recurrent states may be half written after a failure.
+        self.n_past = 0;
         run.run()?;
         self.logits.resize(self.model.model().hparams().n_vocab * batch.n_outputs(), 0.0);
         run.read(ready.logits, bytemuck::cast_slice_mut(&mut self.logits))?;
+        self.n_past = batch.n_past + batch.tokens.len();
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::SessionError;
 use crate::device::{Device, DeviceBuffer, DeviceError};
 use crate::graph::{BufferClass, DType, Layout};
-use crate::model::Model;
+use crate::model::{Model, ModelError};
 use crate::plan::{Limits, Place, PlanError, Slot};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ impl DeviceModel {
     pub fn upload(model: Arc<Model>, device: Arc<dyn Device>) -> Result<Self, SessionError> {
         let specs = model.weights().map(|spec| (spec.name.clone(), spec.dtype, spec.ne));
         let weights = Packed::new(&device, BufferClass::Weight, specs)?;
-        for (name, slot) in &weights.slots {
-            weights.write(device.as_ref(), *slot, &model.data(name)?)?;
+        for spec in model.weights() {
+            weights.write(device.as_ref(), &spec.name, &model.data(&spec.name)?)?;
         }
         Ok(Self { model, device, weights })
     }
@@ -47,7 +47,7 @@ impl DeviceModel {
 
 /// Named tensors, side by side in a few buffers.
 pub(super) struct Packed {
-    /// Keeps the memory that the slots name.
+    #[expect(dead_code, reason = "keeps the memory that the slots name")]
     buffers: Vec<DeviceBuffer>,
     slots: HashMap<String, Slot>,
 }
@@ -85,9 +85,14 @@ impl Packed {
         self.slots.get(name).copied()
     }
 
-    fn write(&self, device: &dyn Device, slot: Slot, bytes: &[u8]) -> Result<(), DeviceError> {
-        let buffer = self.buffers.iter().find(|buffer| Place::Buffer(buffer.id()) == slot.place);
-        buffer.map_or(Ok(()), |buffer| device.write(buffer.id(), slot.offset, bytes))
+    fn write(&self, device: &dyn Device, name: &str, bytes: &[u8]) -> Result<(), SessionError> {
+        let (buffer, offset) = match self.slot(name) {
+            Some(Slot { place: Place::Buffer(buffer), offset, bytes: _ }) => (buffer, offset),
+            Some(Slot { place: Place::Arena(_), .. }) | None => {
+                return Err(ModelError::UnknownTensor { tensor: name.to_owned() }.into());
+            }
+        };
+        Ok(device.write(buffer, offset, bytes)?)
     }
 }
 

@@ -1,5 +1,19 @@
 //! The fusion check as a program: what it prints, what makes it fail, and with which exit status.
 
+// The parts of the example, whose own tests run here: a test of an example takes the place of its program.
+#[path = "../../examples/fusion/baseline.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod baseline;
+#[path = "../../examples/fusion/measure.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod measure;
+#[path = "../../examples/shared/protocol.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod protocol;
+#[path = "../../examples/fusion/report.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod report;
+
 use crate::devices::devices;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,7 +69,7 @@ impl Drop for Folder {
     }
 }
 
-fn baseline(name: &str) -> String {
+fn recorded(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("baselines").join(name);
     std::fs::read_to_string(path).unwrap()
 }
@@ -74,11 +88,11 @@ fn rows(text: &str, label: usize) -> BTreeMap<String, Vec<(String, String)>> {
 
 #[test]
 fn every_backend_has_the_published_counts() {
-    let vulkan = baseline("VK.published12.csv");
+    let vulkan = recorded("VK.published12.csv");
     for other in ["GL", "CPU", "MTL"] {
-        assert_eq!(baseline(&format!("{other}.published12.csv")), vulkan, "{other}");
+        assert_eq!(recorded(&format!("{other}.published12.csv")), vulkan, "{other}");
     }
-    let Some(golden) = crate::golden_graph::directory() else { return };
+    let Some(golden) = crate::golden::directory() else { return };
     let published = std::fs::read_to_string(golden.join("../baselines/table12.csv")).unwrap();
     let mut published = rows(&published, 3);
     let ours = rows(&vulkan, 4);
@@ -125,7 +139,7 @@ fn a_kernel_that_is_wrong_is_noticed() {
 #[test]
 fn a_baseline_with_another_count_fails_and_so_does_one_with_a_row_more_or_less() {
     let folder = Folder::new("baseline");
-    let own = baseline("CPU.published12.csv");
+    let own = recorded("CPU.published12.csv");
     let check = |text: String, says| {
         let path = folder.path("changed.csv");
         std::fs::write(&path, text).unwrap();
@@ -147,7 +161,7 @@ fn what_was_recorded_passes() {
     let folder = Folder::new("record");
     let path = folder.path("new/CPU.csv");
     assert_ends(&fusion(&["--device", "CPU", "--record", &path]), 0, "recorded");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), baseline("CPU.published12.csv"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), recorded("CPU.published12.csv"));
 }
 
 #[test]
@@ -188,7 +202,7 @@ fn dummies_survive_a_file_bit_for_bit() {
     assert_ends(&output, 0, "1 models, 0 failed");
     assert_ends(&example("archs").args(["-a", "nothing"]).output().unwrap(), 2, "no model matches");
     assert_ends(&example("archs").args(["-b", "XX7"]).output().unwrap(), 3, "no device `XX7`");
-    let Some(golden) = crate::golden_graph::directory() else { return };
+    let Some(golden) = crate::golden::directory() else { return };
     let folder = Folder::new("logits");
     let args = ["-b", "CPU", "-a", "llama-dense", "--logits", &folder.path("")];
     assert_ends(&example("archs").args(args).output().unwrap(), 0, "1 models, 0 failed");
@@ -196,5 +210,5 @@ fn dummies_survive_a_file_bit_for_bit() {
     let found = read(&folder.0.join("llama-dense.logits.f32"));
     let expected = read(&golden.join("llama-dense.logits.f32"));
     assert_eq!(found.len(), expected.len());
-    assert!(crate::protocol::nmse(&found, &expected) <= 1e-6);
+    assert!(crate::numbers::nmse(&found, &expected) <= 1e-6);
 }

@@ -1,10 +1,26 @@
-//! The GPU devices that tests run on.
+//! The devices that tests run on.
 
 use std::sync::{Arc, OnceLock};
+use wgfuse::cpu::CpuDevice;
 use wgfuse::device::Device;
-use wgfuse::fusion::Matcher;
+use wgfuse::fusion::{FusionConfig, Matcher};
 use wgfuse::gpu::{self, GpuDevice, OpenOptions};
 use wgfuse::plan::PlanOptions;
+
+/// The CPU device; buffers are its own.
+pub fn cpu() -> Arc<dyn Device> {
+    Arc::new(CpuDevice::new(FusionConfig::default()))
+}
+
+/// The CPU device and every GPU.
+pub fn all() -> Vec<Arc<dyn Device>> {
+    [cpu()].into_iter().chain(gpus()).collect()
+}
+
+/// Every GPU of [`devices`].
+pub fn gpus() -> Vec<Arc<dyn Device>> {
+    devices().iter().map(|device| Arc::clone(device) as Arc<dyn Device>).collect()
+}
 
 /// Every adapter once as it is, and Vulkan ones once more without what GL lacks; shared by all tests.
 pub fn devices() -> &'static [Arc<GpuDevice>] {

@@ -1,23 +1,26 @@
 //! The integration tests, one module for each part of the crate.
 
 mod check;
-mod cpu;
-mod cpu_fused;
+mod device;
 mod devices;
-mod fusion_rows;
+mod failures;
+mod fusions;
 mod gguf;
-mod golden_graph;
-mod golden_models;
-mod golden_plans;
-mod gpu;
+mod golden;
+mod graph;
+mod hostile_use;
 mod invariants;
-mod kernels;
 mod model;
-mod model_golden;
 mod models;
+mod numbers;
+mod operations;
 mod plan_cases;
 mod plan_random;
+mod precision;
 mod protocol;
 mod quant;
+mod random_graphs;
+mod reference;
 mod rig;
 mod support;
+mod tidy;

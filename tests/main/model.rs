@@ -140,6 +140,13 @@ fn wrong_values_are_named() {
             "layer 1: metadata key `llama.attention.head_count` is array of 1 u32, expected an integer from 1 to 1048576",
         ),
         (
+            // Longer than any model: each layer would look through the whole list.
+            "llama.attention.head_count",
+            vec![2_u32; 4097].into(),
+            "layer 0: metadata key `llama.attention.head_count` is array of 4097 u32, \
+             expected an integer from 1 to 1048576",
+        ),
+        (
             "llama.rope.scaling.type",
             "yarn".into(),
             "layer 0: metadata key `llama.rope.scaling.type` is string \"yarn\", expected `linear` or `none`",
@@ -150,6 +157,9 @@ fn wrong_values_are_named() {
     }
     let used = Parts::of("llama", true).set("llama.expert_used_count", Some(3_u32.into())).error();
     assert!(used.ends_with("expected at most 2 experts"), "{used}");
+    let flags =
+        Parts::of("qwen3next", true).set("qwen3next.attention.recurrent_layers", Some(vec![1_u32; 4097].into()));
+    assert!(flags.error().contains("is array of 4097 u32, expected a list with a flag for every layer"));
     let heads = Parts::of("qwen3next", true).set("qwen3next.ssm.inner_size", Some(255_u32.into())).error();
     assert!(heads.ends_with("expected 2 heads of 128"), "{heads}");
 }

@@ -1,17 +1,13 @@
 //! The dummy models on every device: as on the CPU device, fused as unfused, and nothing made twice.
 
-use crate::devices::{devices, open_devices};
-use crate::protocol::{DECODE, PREFILL, logits, nmse};
+use crate::devices::{cpu, devices, open_devices};
+use crate::numbers::nmse;
+use crate::protocol::{DECODE, PREFILL, logits};
 use std::sync::Arc;
-use wgfuse::cpu::CpuDevice;
 use wgfuse::device::Device;
-use wgfuse::fusion::{FusionConfig, Matcher};
+use wgfuse::fusion::Matcher;
 use wgfuse::model::{Dummy, Variant, dummy_tokens};
 use wgfuse::runtime::{DeviceModel, Outputs, Session, SessionOptions};
-
-fn cpu() -> Arc<dyn Device> {
-    Arc::new(CpuDevice::new(FusionConfig::default()))
-}
 
 /// The largest of the errors of the prefill and of the decode.
 fn worst(found: &[f32], expected: &[f32]) -> f64 {

@@ -1,7 +1,8 @@
 //! Plans of random graphs.
 
 use crate::invariants;
-use crate::support::{Build, LIMITS, leaves, plain};
+use crate::rig::Rig;
+use crate::support::{LIMITS, leaves, plain};
 use proptest::prelude::*;
 use wgfuse::fusion::{FusionSet, Matcher};
 use wgfuse::graph::{DType, Graph, LeafKind, Op, Tensor, TensorId, Unary};
@@ -29,7 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// What random graphs are made of.
 struct Pool {
-    b: Build,
+    b: Rig,
     values: Vec<TensorId>,
     weights: Vec<TensorId>,
     caches: Vec<TensorId>,
@@ -40,7 +41,7 @@ const OPS: u8 = 22;
 
 impl Pool {
     fn new() -> Self {
-        let mut b = Build::default();
+        let mut b = Rig::default();
         let values = vec![b.input(X), b.input(X)];
         let weights = vec![b.weight([16, 1, 1, 1]), b.weight([16, 1, 1, 1]), b.weight(X), b.weight([1, 4, 1, 1])];
         let caches = vec![b.cache([16, 8, 1, 1]), b.cache([16, 8, 1, 1])];
@@ -62,7 +63,7 @@ impl Pool {
         let cache = self.caches[usize::from(third) % self.caches.len()];
         let dense = |graph: &Graph, id: TensorId| graph.tensor(id).layout().elements();
         let apart = self.b.graph.root(x) != self.b.graph.root(y);
-        let push = |b: &mut Build, op: Op, sources: &[TensorId]| {
+        let push = |b: &mut Rig, op: Op, sources: &[TensorId]| {
             let sources: Vec<_> = sources.iter().copied().map(Some).collect();
             b.graph.push(op, &sources).ok()
         };

@@ -26,9 +26,3 @@ pub fn logits(variant: Variant, device: &Arc<dyn Device>, matcher: Matcher) -> V
     }
     all
 }
-
-/// The squared error of `found` over the square of `expected`.
-pub fn nmse(found: &[f32], expected: &[f32]) -> f64 {
-    let error: f64 = found.iter().zip(expected).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
-    error / expected.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>()
-}

@@ -1,7 +1,8 @@
 //! Block formats: conversions bit for bit as ggml's, and the CPU device's operations on quantized tensors.
 
-use crate::devices::devices;
-use crate::rig::{Nd, Ran, Random, Rig, assert_close};
+use crate::devices::{cpu, devices, unfused};
+use crate::numbers::{Random, encode, pairs};
+use crate::rig::{FLOATS, Rig};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,7 +110,7 @@ fn loss(format: BlockFormat) -> f64 {
 #[test]
 fn what_is_quantized_reads_back_nearly() {
     let mut random = Random(5);
-    let row: Vec<f32> = (0..4096).map(|_| random.float()).collect();
+    let row: Vec<f32> = (0..4096).map(|_| random.float() as f32).collect();
     for format in BlockFormat::ALL.into_iter().filter(|&format| can_quantize(format)) {
         for scale in [1e-3f32, 1.0, 300.0] {
             let row: Vec<f32> = row.iter().map(|x| x * scale).collect();
@@ -126,7 +127,7 @@ fn what_is_quantized_reads_back_nearly() {
 #[test]
 fn zeros_do_not_move_what_follows() {
     let mut random = Random(3);
-    let mut row: Vec<f32> = (0..256).map(|_| random.float()).collect();
+    let mut row: Vec<f32> = (0..256).map(|_| random.float() as f32).collect();
     row[64..96].fill(0.0);
     for format in BlockFormat::ALL.into_iter().filter(|&format| can_quantize(format)) {
         let back = decoded(format, &encoded(format, &row));
@@ -222,24 +223,31 @@ fn sample(format: BlockFormat, blocks: usize, seed: usize) -> (Vec<u8>, Vec<f32>
     (all, elements)
 }
 
-fn nd(ne: [usize; 4], values: &[f32]) -> Nd {
-    Nd { ne, all: values.iter().copied().map(f64::from).collect() }
-}
-
-/// A quantized leaf, the same numbers as f32, and the numbers.
-fn twins(rig: &mut Rig, kind: LeafKind, format: BlockFormat, ne: [usize; 4]) -> (TensorId, TensorId, Nd) {
+/// A quantized leaf, and the same numbers as f32.
+fn twins(rig: &mut Rig, kind: LeafKind, format: BlockFormat, ne: [usize; 4]) -> [TensorId; 2] {
     let (blocks, elements) = sample(format, ne.iter().product::<usize>() / format.elements(), 1);
-    let numbers = nd(ne, &elements);
-    let quantized = rig.raw(kind, format.into(), ne, blocks);
-    let plain = rig.leaf(kind, DType::F32, ne, &numbers.all);
-    (quantized, plain, numbers)
+    let elements: Vec<f64> = elements.into_iter().map(f64::from).collect();
+    [rig.blocks(kind, format, ne, blocks), rig.given(kind, DType::F32, ne, &elements)]
 }
 
-/// The quantized twin's result is the plain one's, bit for bit.
+/// What the CPU device leaves in memory.
+fn ran(rig: &Rig) -> Vec<Vec<u8>> {
+    rig.run_bytes(&cpu(), unfused()).unwrap()
+}
+
+/// Results come in pairs: a quantized twin's is the plain one's, bit for bit, and both are what they should be.
 #[track_caller]
-fn assert_twins(ran: &Ran, quantized: TensorId, plain: TensorId) {
-    assert_eq!(ran.bytes(quantized), ran.bytes(plain));
-    assert!(!ran.bytes(plain).is_empty());
+fn assert_twins(rig: &Rig) {
+    rig.check_on(&[cpu()]);
+    for pair in ran(rig).chunks(2) {
+        assert_eq!(pair[0], pair[1]);
+        assert!(!pair[0].is_empty());
+    }
+}
+
+/// What a leaf holds, as f32.
+fn elements(rig: &Rig, id: TensorId) -> Vec<f32> {
+    rig.contents(id).into_iter().map(|x| x as f32).collect()
 }
 
 #[test]
@@ -247,26 +255,28 @@ fn products_and_picks_read_every_format() {
     for format in BlockFormat::ALL {
         let width = 2 * format.elements();
         let mut rig = Rig::default();
-        let (a, plain, numbers) = twins(&mut rig, LeafKind::Weight, format, [width, 5, 2, 1]);
-        let b = rig.random(LeafKind::Input, DType::F32, [width, 3, 4, 1]);
-        let products = [a, plain].map(|a| rig.graph.mul_mat(a, b).unwrap());
-        let columns = rig.random(LeafKind::Input, DType::F32, [width, 1, 3, 1]);
-        let experts = rig.input(DType::I32, [2, 3, 1, 1], &[0.0, 1.0, 1.0, 0.0, 1.0, 1.0]);
-        let by_id = [a, plain].map(|a| rig.graph.mul_mat_id(a, columns, experts).unwrap());
-        let ids = rig.input(DType::I32, [3, 2, 1, 1], &[4.0, 0.0, 4.0, 1.0, 2.0, 3.0]);
-        let rows = [a, plain].map(|a| rig.graph.get_rows(a, ids).unwrap());
-        // A view of rows 1 to 3 of the second matrix.
-        let nb = rig.graph.tensor(a).nb();
-        let part = rig.graph.view(a, [width, 3, 1, 1], nb, nb[2] + nb[1]).unwrap();
-        let one = rig.input(DType::I32, [1, 1, 1, 1], &[2.0]);
-        let picked = rig.graph.get_rows(part, one).unwrap();
-        let outputs = [products, by_id, rows].concat();
-        let ran = rig.run(&[outputs, vec![picked]].concat());
-        for [quantized, plain] in [products, by_id, rows] {
-            assert_twins(&ran, quantized, plain);
+        let twins = twins(&mut rig, LeafKind::Weight, format, [width, 5, 2, 1]);
+        let b = rig.input([width, 3, 4, 1]);
+        let columns = rig.input([width, 1, 3, 1]);
+        let experts = rig.given(LeafKind::Input, DType::I32, [2, 3, 1, 1], &[0.0, 1.0, 1.0, 0.0, 1.0, 1.0]);
+        let ids = rig.given(LeafKind::Input, DType::I32, [3, 2, 1, 1], &[4.0, 0.0, 4.0, 1.0, 2.0, 3.0]);
+        let one = rig.given(LeafKind::Input, DType::I32, [1; 4], &[2.0]);
+        for a in twins {
+            rig.want(Op::MulMat, &[a, b]);
         }
-        let expected = Nd::from_fn([width, 1, 1, 1], |[i, ..]| numbers.at([i, 3, 1, 0]));
-        assert_close(&ran.nd(picked), &expected, 0.0);
+        for a in twins {
+            rig.want(Op::MulMatId, &[a, columns, experts]);
+        }
+        for a in twins {
+            rig.want(Op::GetRows, &[a, ids]);
+        }
+        for a in twins {
+            // Rows 1 to 3 of the second matrix.
+            let nb = rig.graph.tensor(a).nb();
+            let part = rig.op(Op::View { ne: [width, 3, 1, 1], nb, offset: nb[2] + nb[1] }, &[a]);
+            rig.want(Op::GetRows, &[part, one]);
+        }
+        assert_twins(&rig);
     }
 }
 
@@ -275,17 +285,16 @@ fn attention_reads_quantized_keys_and_values() {
     for format in BlockFormat::ALL {
         let width = format.elements();
         let mut rig = Rig::default();
-        let q = rig.random(LeafKind::Input, DType::F32, [width, 3, 4, 1]);
+        let q = rig.input([width, 3, 4, 1]);
         // As caches lie: heads beside each other in a row of the cache.
-        let (k, plain_k, _) = twins(&mut rig, LeafKind::Cache, format, [width, 2, 7, 1]);
-        let (v, plain_v, _) = twins(&mut rig, LeafKind::Cache, format, [width, 2, 7, 1]);
+        let keys = twins(&mut rig, LeafKind::Cache, format, [width, 2, 7, 1]);
+        let values = twins(&mut rig, LeafKind::Cache, format, [width, 2, 7, 1]);
         let attn = FlashAttn { scale: 0.1, max_bias: 0.0, logit_softcap: 0.0, precision: Precision::F32 };
-        let outputs = [[k, v], [plain_k, plain_v]].map(|kv| {
-            let [k, v] = kv.map(|t| rig.graph.permute(t, [0, 2, 1, 3]).unwrap());
-            rig.graph.flash_attn([q, k, v], None, None, attn).unwrap()
-        });
-        let ran = rig.run(&outputs);
-        assert_twins(&ran, outputs[0], outputs[1]);
+        for kv in keys.into_iter().zip(values) {
+            let [k, v] = [kv.0, kv.1].map(|t| rig.op(Op::Permute { axes: [0, 2, 1, 3] }, &[t]));
+            rig.want(Op::FlashAttn(attn), &[q, k, v]);
+        }
+        assert_twins(&rig);
     }
 }
 
@@ -293,60 +302,60 @@ fn attention_reads_quantized_keys_and_values() {
 fn rows_are_quantized_into_caches() {
     for format in writable() {
         let mut rig = Rig::default();
-        let cache = rig.raw(LeafKind::Cache, format.into(), [64, 5, 2, 1], sample(format, 20, 0).0);
-        let values = rig.random(LeafKind::Input, DType::F32, [64, 2, 2, 1]);
-        let ids = rig.input(DType::I64, [2, 1, 1, 1], &[3.0, 0.0]);
-        let written = rig.graph.set_rows(values, ids, cache).unwrap();
-        let ran = rig.run(&[written]);
-        let given: Vec<f32> = ran.nd(values).all.iter().map(|&x| x as f32).collect();
+        let cache = rig.blocks(LeafKind::Cache, format, [64, 5, 2, 1], sample(format, 20, 0).0);
+        let values = rig.input([64, 2, 2, 1]);
+        let ids = rig.given(LeafKind::Input, DType::I64, [2, 1, 1, 1], &[3.0, 0.0]);
+        let node = rig.op(Op::SetRows, &[values, ids, cache]);
+        rig.written(node, cache);
         let row_bytes = 2 * format.bytes();
         let mut expected = sample(format, 20, 0).0;
-        for (row, values) in given.chunks(64).enumerate() {
+        for (row, values) in elements(&rig, values).chunks(64).enumerate() {
             let at = row / 2 * 5 + [3, 0][row % 2];
             expected[at * row_bytes..][..row_bytes].copy_from_slice(&encoded(format, values));
         }
-        assert_eq!(ran.bytes(cache), expected, "{format}");
+        assert_eq!(ran(&rig), [expected], "{format}");
     }
 }
 
 #[test]
-fn copies_quantize_dequantize_and_keep_blocks() {
-    for format in writable() {
-        for from in [DType::F32, DType::F16, DType::BF16] {
-            let mut rig = Rig::default();
-            let a = rig.random(LeafKind::Input, from, [64, 3, 1, 1]);
-            let cache = rig.raw(LeafKind::Cache, format.into(), [96, 4, 1, 1], vec![0; 12 * format.bytes()]);
-            let nb = rig.graph.tensor(cache).nb();
-            // Other rows than the source's, and gaps between them.
-            let part = rig.graph.view(cache, [32, 3, 2, 1], [nb[0], nb[1], nb[0], nb[3]], nb[1] + nb[0]).unwrap();
-            let copied = rig.graph.cpy(a, part).unwrap();
-            let ran = rig.run(&[copied]);
-            let given: Vec<f32> = ran.nd(a).all.iter().map(|&x| x as f32).collect();
-            let mut expected = vec![0; 12 * format.bytes()];
-            for (block, values) in given.chunks(32).enumerate() {
-                let at = (1 + block % 3) * 3 + 1 + block / 3;
-                expected[at * format.bytes()..][..format.bytes()].copy_from_slice(&encoded(format, values));
-            }
-            assert_eq!(ran.bytes(cache), expected, "{format} from {from}");
+fn copies_quantize() {
+    for (format, from) in pairs(writable(), FLOATS) {
+        let mut rig = Rig::default();
+        let a = rig.leaf(LeafKind::Input, from, [64, 3, 1, 1]);
+        let cache = rig.blocks(LeafKind::Cache, format, [96, 4, 1, 1], vec![0; 12 * format.bytes()]);
+        let nb = rig.graph.tensor(cache).nb();
+        // Other rows than the source's, and gaps between them.
+        let (ne, offset) = ([32, 3, 2, 1], nb[1] + nb[0]);
+        let part = rig.op(Op::View { ne, nb: [nb[0], nb[1], nb[0], nb[3]], offset }, &[cache]);
+        let node = rig.op(Op::Cpy, &[a, part]);
+        rig.written(node, cache);
+        let mut expected = vec![0; 12 * format.bytes()];
+        for (block, values) in elements(&rig, a).chunks(32).enumerate() {
+            let at = (1 + block % 3) * 3 + 1 + block / 3;
+            expected[at * format.bytes()..][..format.bytes()].copy_from_slice(&encoded(format, values));
         }
+        assert_eq!(ran(&rig), [expected], "{format} from {from}");
     }
+}
+
+#[test]
+fn copies_dequantize_and_keep_blocks() {
     for format in BlockFormat::ALL {
         let (n, bytes) = (format.elements(), format.bytes());
         let mut rig = Rig::default();
-        let (a, _, numbers) = twins(&mut rig, LeafKind::Weight, format, [n, 3, 2, 1]);
-        let swapped = rig.graph.permute(a, [0, 2, 1, 3]).unwrap();
-        let plain = rig.leaf(LeafKind::Cache, DType::F32, [n, 6, 1, 1], &[]);
-        let twin = rig.raw(LeafKind::Cache, format.into(), [2 * n, 3, 1, 1], vec![0; 6 * bytes]);
-        let read = rig.graph.cpy(swapped, plain).unwrap();
-        let kept = rig.graph.cpy(swapped, twin).unwrap();
-        let dense = rig.graph.cont(swapped, [n, 2, 3, 1]).unwrap();
-        let ran = rig.run(&[read, kept, dense]);
-        let expected = Nd::from_fn([n, 6, 1, 1], |[i, row, ..]| numbers.at([i, row / 2, row % 2, 0]));
-        assert_close(&ran.nd(plain), &expected, 0.0);
+        let a = rig.blocks(LeafKind::Weight, format, [n, 3, 2, 1], sample(format, 6, 1).0);
+        let swapped = rig.op(Op::Permute { axes: [0, 2, 1, 3] }, &[a]);
+        let plain = rig.cache([n, 6, 1, 1]);
+        let twin = rig.blocks(LeafKind::Cache, format, [2 * n, 3, 1, 1], vec![0; 6 * bytes]);
+        for cache in [plain, twin] {
+            let node = rig.op(Op::Cpy, &[swapped, cache]);
+            rig.written(node, cache);
+        }
+        rig.want(Op::Cont { ne: [n, 2, 3, 1] }, &[swapped]);
         let blocks = sample(format, 6, 1).0;
         let blocks: Vec<u8> = [0, 3, 1, 4, 2, 5].iter().flat_map(|&i| &blocks[i * bytes..][..bytes]).copied().collect();
-        assert_eq!(ran.bytes(twin), blocks, "{format}");
-        assert_eq!(ran.bytes(dense), blocks, "{format}");
+        let numbers: Vec<f64> = decoded(format, &blocks).into_iter().map(f64::from).collect();
+        assert_eq!(ran(&rig), [encode(DType::F32, &numbers), blocks.clone(), blocks], "{format}");
     }
 }
 

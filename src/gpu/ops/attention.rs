@@ -49,7 +49,7 @@ pub fn flash(cx: &Context<'_>, node: TensorId, attn: &FlashAttn) -> Result<Vec<D
     let fitting = [4, 2, 1]
         .into_iter()
         .find(|&rows| (rows == 1 || rows / 2 < query_rows) && rows * row_bytes <= cx.caps.max_workgroup_bytes as usize);
-    let Some(rows) = fitting else {
+    let Some(rows) = fitting.filter(|_| head_size > 0) else {
         return Err(cx.unsupported(tensor.kind(), format!("heads of {head_size}")));
     };
     let capped = logit_softcap != 0.0;

@@ -1,12 +1,14 @@
 //! Every kernel in every form that its encoder asks for is sound WGSL, for adapters with and without subgroups and f16.
 
-use crate::fusion::Matcher;
-use crate::fusion::TABLE;
+use crate::device::DeviceError;
+use crate::fusion::{Matcher, TABLE};
 use crate::gpu::caps::Caps;
 use crate::gpu::compose::compose;
-use crate::gpu::dispatch::Context;
+use crate::gpu::dispatch::{Access, Binding, Context, MAX_PARAM_BYTES};
 use crate::gpu::encode::encode;
-use crate::graph::{DType, FlashAttn, Graph, GraphError, LeafKind, Precision, Rope, RopeMode, SortOrder, TensorId};
+use crate::graph::{
+    DType, FlashAttn, Glu, Graph, GraphError, LeafKind, Op, Precision, Rope, RopeMode, SortOrder, TensorId, Unary,
+};
 use crate::plan::{BufferId, Group, Leaves, Limits, Place, PlanOptions, Slot, plan};
 
 const LIMITS: Limits = Limits { max_buffer_bytes: 1 << 30, alignment: 256, max_bindings: 8 };
@@ -37,24 +39,47 @@ fn input(g: &mut Graph, dtype: DType, ne: [usize; 4]) -> Result<TensorId, GraphE
     g.leaf("", LeafKind::Input, dtype, ne)
 }
 
+/// A window whose every dimension has a stride of its own, so that nothing about it can be left out.
+fn scattered(g: &mut Graph, dtype: DType, ne: [usize; 4]) -> Result<TensorId, GraphError> {
+    let turned = [ne[1], ne[0], ne[2], ne[3]];
+    let whole = input(g, dtype, turned.map(|n| n + 1))?;
+    let nb = g.tensor(whole).nb();
+    let turned = g.view(whole, turned, nb, 0)?;
+    g.transpose(turned)
+}
+
 fn f32(g: &mut Graph, ne: [usize; 4]) -> Result<TensorId, GraphError> {
     input(g, DType::F32, ne)
 }
 
-/// Encodes a node, or nodes that fuse, for every adapter, and checks what comes out.
+/// Encodes a node, or nodes that fuse, for every adapter, and checks what comes out. All leaves share a buffer.
 fn check(g: &mut Graph, nodes: &[TensorId]) {
+    check_on(g, nodes, &adapters(), |_| BufferId(0));
+}
+
+/// Like [`check`], for some adapters, with the leaf of each index in a buffer.
+fn check_on(g: &mut Graph, nodes: &[TensorId], adapters: &[Caps], buffer: impl Fn(usize) -> BufferId) {
     nodes.iter().for_each(|&node| g.expand(node).unwrap());
-    let slot =
-        |id: TensorId| Slot { place: Place::Buffer(BufferId(0)), offset: 0, bytes: g.tensor(id).layout().extent() };
-    let leaves: Leaves = g.leaves().iter().map(|&id| (id, slot(id))).collect();
-    let plan = plan(g, &leaves, &LIMITS, &PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() }).unwrap();
+    let slot = |(at, &id): (usize, &TensorId)| {
+        (id, Slot { place: Place::Buffer(buffer(at)), offset: at << 24, bytes: g.tensor(id).layout().extent() })
+    };
+    let leaves: Leaves = g.leaves().iter().enumerate().map(slot).collect();
+    let options = PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() };
+    let plan = plan(g, &leaves, &LIMITS, &options).unwrap();
     let kinds: Vec<_> = nodes.iter().map(|&node| g.tensor(node).kind()).collect();
     let group = Group { fusion: TABLE.iter().find(|row| row.ops == kinds), nodes: nodes.to_vec() };
-    for caps in adapters() {
+    for &caps in adapters {
         let cx = Context { graph: g, placement: &plan.placement, caps: &caps, device: "TEST" };
         for dispatch in encode(&cx, &group).unwrap() {
             let label = format!("{} {:?} {caps:?}", dispatch.kernel, dispatch.switches);
             assert!(dispatch.workgroup <= caps.max_threads, "{label}");
+            assert!(dispatch.params.len() * 4 <= MAX_PARAM_BYTES, "{label}: parameters");
+            // wgpu refuses one buffer bound both ways.
+            for one in &dispatch.bindings {
+                let read_only = |binding: &Binding| binding.access == Access::Read;
+                let mut same = dispatch.bindings.iter().filter(|other| other.place == one.place);
+                assert!(same.all(|other| read_only(other) == read_only(one)), "{label}: {}", one.role);
+            }
             let source = compose(&dispatch, &caps).unwrap_or_else(|error| panic!("{label}: {error:#}"));
             let workgroup_bytes = validate(&source, caps).unwrap_or_else(|error| panic!("{label}: {error}\n{source}"));
             assert!(
@@ -222,4 +247,156 @@ fn delta_nets() {
             }
         }
     }
+}
+
+/// The float types, and the integers where an operation takes them.
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
+#[test]
+fn element_wise() {
+    for dtype in FLOATS {
+        for other in [[6, 4, 3, 2], [6, 1, 3, 1], [3, 2, 1, 1], [1, 1, 1, 1]] {
+            for dense in [true, false] {
+                let mut g = Graph::new();
+                let make = |g: &mut Graph, ne| if dense { input(g, dtype, ne) } else { scattered(g, dtype, ne) };
+                let (x, y) = (make(&mut g, [6, 4, 3, 2]).unwrap(), make(&mut g, other).unwrap());
+                for op in [Op::Add, Op::Sub, Op::Mul, Op::Div] {
+                    let node = g.push(op, &[Some(x), Some(y)]).unwrap();
+                    check(&mut g, &[node]);
+                }
+                let unary = [Unary::Tanh, Unary::Sigmoid, Unary::Gelu, Unary::Silu, Unary::Softplus].map(Op::Unary);
+                for op in [Op::Sqr, Op::Sin].into_iter().chain(unary) {
+                    let node = g.push(op, &[Some(x)]).unwrap();
+                    check(&mut g, &[node]);
+                }
+            }
+        }
+        for glu in [Glu::Geglu, Glu::Swiglu] {
+            for swapped in [false, true] {
+                let mut g = Graph::new();
+                let x = input(&mut g, dtype, [6, 4, 3, 2]).unwrap();
+                let halves = g.glu_halves(x, glu, swapped).unwrap();
+                let whole = g.push(Op::Glu { glu, swapped }, &[Some(x), Some(x)]).unwrap();
+                [halves, whole].into_iter().for_each(|node| check(&mut g, &[node]));
+            }
+        }
+    }
+    for in_place in [false, true] {
+        let mut g = Graph::new();
+        let x = scattered(&mut g, DType::F32, [6, 4, 3, 2]).unwrap();
+        let scaled = g.push(Op::Scale { scale: 2.0, bias: 1.0, in_place }, &[Some(x)]).unwrap();
+        let held = g.clamp(x, -1.0, 1.0).unwrap();
+        let sums = g.sum_rows(x).unwrap();
+        [scaled, held, sums].into_iter().for_each(|node| check(&mut g, &[node]));
+    }
+}
+
+#[test]
+fn moves() {
+    for (from, to) in FLOATS.into_iter().flat_map(|from| FLOATS.map(|to| (from, to))) {
+        let mut g = Graph::new();
+        let (a, b) = (scattered(&mut g, from, [6, 4, 3, 2]).unwrap(), scattered(&mut g, to, [4, 6, 2, 3]).unwrap());
+        let copied = g.cpy(a, b).unwrap();
+        check(&mut g, &[copied]);
+        let rows = f32(&mut g, [6, 5, 3, 2]).unwrap();
+        let ids = input(&mut g, DType::I64, [5, 3, 1, 1]).unwrap();
+        let table = input(&mut g, to, [6, 9, 3, 2]).unwrap();
+        let stored = g.set_rows(rows, ids, table).unwrap();
+        check(&mut g, &[stored]);
+    }
+    for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_quantized()) {
+        let mut g = Graph::new();
+        let (a, b) = (scattered(&mut g, dtype, [6, 4, 3, 2]).unwrap(), scattered(&mut g, dtype, [6, 4, 3, 2]).unwrap());
+        for dim in 0..4 {
+            let joined = g.concat(a, b, dim).unwrap();
+            check(&mut g, &[joined]);
+        }
+        let dense = g.cont(a, [24, 6, 1, 1]).unwrap();
+        check(&mut g, &[dense]);
+        if dtype.is_float() {
+            let repeated = g.repeat(a, [12, 4, 6, 2]).unwrap();
+            check(&mut g, &[repeated]);
+        }
+        if dtype != DType::I64 {
+            let table = input(&mut g, dtype, [6, 9, 3, 2]).unwrap();
+            let ids = scattered(&mut g, DType::I32, [5, 3, 2, 1]).unwrap();
+            let picked = g.get_rows(table, ids).unwrap();
+            check(&mut g, &[picked]);
+        }
+    }
+}
+
+#[test]
+fn sums_over_as_many_buffers_as_an_adapter_binds() {
+    let roomy = adapters().into_iter().map(|caps| Caps { max_bindings: 16, ..caps }).collect::<Vec<_>>();
+    for dense in [true, false] {
+        // Every addend in a buffer of its own: this is the kernel with the most parameters of all.
+        let mut g = Graph::new();
+        let make = |g: &mut Graph, ne| if dense { input(g, DType::F32, ne) } else { scattered(g, DType::F32, ne) };
+        let x = make(&mut g, [6, 4, 3, 2]).unwrap();
+        let mut sum = x;
+        let mut nodes = Vec::new();
+        for _ in 0..7 {
+            let addend = make(&mut g, if dense { [6, 4, 3, 2] } else { [3, 2, 1, 1] }).unwrap();
+            sum = g.add(sum, addend).unwrap();
+            nodes.push(sum);
+        }
+        check_on(&mut g, &nodes, &roomy, |leaf| BufferId(leaf as u32));
+        check(&mut g, &nodes);
+    }
+}
+
+#[test]
+fn snakes() {
+    for dtype in FLOATS {
+        let mut g = Graph::new();
+        let x = input(&mut g, dtype, [32, 5, 1, 1]).unwrap();
+        let (a, inv_b) = (f32(&mut g, [1, 5, 1, 1]).unwrap(), f32(&mut g, [1, 5, 1, 1]).unwrap());
+        let turned = g.mul(x, a).unwrap();
+        let sine = g.sin(turned).unwrap();
+        let square = g.sqr(sine).unwrap();
+        let damped = g.mul(square, inv_b).unwrap();
+        let sum = g.add(x, damped).unwrap();
+        check(&mut g, &[turned, sine, square, damped, sum]);
+    }
+}
+
+#[test]
+fn a_weight_beside_what_is_written_is_bound_like_it() {
+    let mut g = Graph::new();
+    let x = f32(&mut g, [8, 3, 1, 1]).unwrap();
+    let weight = g.leaf("", LeafKind::Weight, DType::F32, [8, 1, 1, 1]).unwrap();
+    let cache = g.leaf("", LeafKind::Cache, DType::F32, [8, 3, 1, 1]).unwrap();
+    let product = g.mul(x, weight).unwrap();
+    let stored = g.cpy(weight, cache);
+    assert!(stored.is_err(), "another number of elements");
+    let norm = g.rms_norm(x, 1e-5).unwrap();
+    let scaled = g.mul(norm, weight).unwrap();
+    let shifted = g.add(scaled, weight).unwrap();
+    let row = g.view(cache, [8, 1, 1, 1], [4, 32, 32, 32], 32).unwrap();
+    let copied = g.cpy(weight, row).unwrap();
+    for nodes in [&[product][..], &[norm, scaled, shifted], &[copied]] {
+        check(&mut g, nodes);
+        check_on(&mut g, nodes, &adapters(), |leaf| BufferId(leaf as u32));
+    }
+}
+
+/// Encodes nodes that no adapter has a kernel for.
+fn refuse(g: &mut Graph, nodes: &[TensorId]) {
+    nodes.iter().for_each(|&node| g.expand(node).unwrap());
+    let plan = plan(g, &Leaves::new(), &LIMITS, &PlanOptions::default()).unwrap();
+    for (caps, &node) in adapters().iter().flat_map(|caps| nodes.iter().map(move |node| (caps, node))) {
+        let cx = Context { graph: g, placement: &plan.placement, caps, device: "TEST" };
+        let error = encode(&cx, &Group::single(node)).unwrap_err();
+        assert!(matches!(error, DeviceError::Unsupported { op, .. } if op == g.tensor(node).kind()), "{error}");
+    }
+}
+
+#[test]
+fn heads_without_elements_are_refused() {
+    let mut g = Graph::new();
+    let [q, k, v] = [[0, 2, 2, 1], [0, 3, 2, 1], [4, 3, 2, 1]].map(|ne| f32(&mut g, ne).unwrap());
+    let attn = FlashAttn { scale: 1.0, max_bias: 0.0, logit_softcap: 0.0, precision: Precision::Default };
+    let attended = g.flash_attn([q, k, v], None, None, attn).unwrap();
+    refuse(&mut g, &[attended]);
 }

@@ -1,11 +1,11 @@
-//! Models against recorded ones: metadata, tensors, and graphs node by node. `WGFUSE_GOLDEN` names the directory.
+//! The dummy models against recorded ones: metadata, tensors, and graphs node by node.
 
+use super::{Model as Golden, dummies};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use wgfuse::gguf::{Array, Value};
 use wgfuse::graph::{Graph, LeafKind, TensorId};
-use wgfuse::model::{Dummy, GraphInputs, Model, Variant, dummy_tokens};
+use wgfuse::model::{Dummy, GraphInputs, Variant, dummy_tokens};
 
 const VARIANTS: [&str; 8] = [
     "llama-dense",
@@ -18,37 +18,10 @@ const VARIANTS: [&str; 8] = [
     "qwen3next-moe",
 ];
 
-/// A recorded model, and the text it was read from.
-struct Golden {
-    name: String,
-    text: String,
-    json: Json,
-}
-
-/// The recorded models, or nothing where no directory is named.
-fn goldens(test: &str) -> Vec<Golden> {
-    let Some(dir) = std::env::var_os("WGFUSE_GOLDEN").map(PathBuf::from) else {
-        eprintln!("{test}: skipped, WGFUSE_GOLDEN is not set");
-        return Vec::new();
-    };
-    let read = |variant: Variant| {
-        let path = dir.join(format!("{variant}.json"));
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let json = serde_json::from_str(&text).unwrap();
-        Golden { name: variant.to_string(), text, json }
-    };
-    Variant::all().map(read).collect()
-}
-
-impl Golden {
-    fn dummy(&self) -> Dummy {
-        let (arch, seed) = (self.json["arch"].as_str().unwrap(), self.json["seed"].as_u64().unwrap());
-        Dummy::new(arch, self.json["moe"].as_bool().unwrap(), seed).unwrap()
-    }
-
-    fn model(&self) -> Model {
-        self.dummy().model().unwrap()
-    }
+fn dummy(variant: Variant, golden: &Golden) -> Dummy {
+    let seed = golden.json["seed"].as_u64().unwrap();
+    assert_eq!((golden.arch.as_str(), golden.json["moe"].as_bool()), (variant.arch, Some(variant.experts)));
+    Dummy::new(variant.arch, variant.experts, seed).unwrap()
 }
 
 #[test]
@@ -58,13 +31,14 @@ fn the_table_has_these_models() {
 
 #[test]
 fn metadata() {
-    for golden in goldens("metadata") {
-        let dummy = golden.dummy();
+    for (variant, golden) in dummies() {
+        let dummy = dummy(variant, &golden);
         let expected = golden.json["kv"].as_object().unwrap();
         assert_eq!(dummy.metadata().len(), expected.len(), "{}", golden.name);
+        let text = golden.text();
         let mut position = 0;
         for (key, value) in dummy.metadata().iter() {
-            let at = golden.text.find(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{}: {key}", golden.name));
+            let at = text.find(&format!("\"{key}\":")).unwrap_or_else(|| panic!("{}: {key}", golden.name));
             assert!(at > position, "{}: {key} is out of order", golden.name);
             position = at;
             assert!(same(value, &expected[key]), "{}: {key} is {value}, not {}", golden.name, expected[key]);
@@ -115,8 +89,8 @@ fn listed(json: &Json) -> Vec<Json> {
 
 #[test]
 fn tensors() {
-    for golden in goldens("tensors") {
-        let dummy = golden.dummy();
+    for (variant, golden) in dummies() {
+        let dummy = dummy(variant, &golden);
         let ours: Vec<Json> =
             dummy.tensors().iter().map(|t| serde_json::json!([t.name, t.dtype.name(), t.ne])).collect();
         let theirs = golden.json["tensors"].as_array().unwrap();
@@ -129,18 +103,16 @@ fn tensors() {
 
 #[test]
 fn tokens_and_weights() {
-    for golden in goldens("tokens_and_weights") {
+    for (variant, golden) in dummies() {
         let seed = golden.json["seed"].as_u64().unwrap();
         for (stream, key, n) in [(1, "prefill", 32), (2, "decode", 16)] {
-            let expected: Vec<i32> =
-                golden.json[key]["tokens"].as_array().unwrap().iter().map(|t| t.as_i64().unwrap() as i32).collect();
-            assert_eq!(dummy_tokens(seed, stream, n, 128), expected, "{}", golden.name);
+            assert_eq!(dummy_tokens(seed, stream, n, 128), golden.tokens(key), "{}", golden.name);
         }
         // The embedding's rows are the first thing that a graph computes.
         let nodes = golden.json["prefill"]["nodes"].as_array().unwrap();
         let rows = nodes.iter().find(|node| node["op"] == "GET_ROWS").unwrap();
         let token = golden.json["prefill"]["tokens"][0].as_u64().unwrap() as usize;
-        let model = golden.model();
+        let model = dummy(variant, &golden).model().unwrap();
         let data = model.data("token_embd.weight").unwrap();
         let row = &data[token * 256 * 4..][..4 * 4];
         let ours = row.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
@@ -152,21 +124,31 @@ fn tokens_and_weights() {
 
 #[test]
 fn prefill_graphs() {
-    for golden in goldens("prefill_graphs") {
-        compare(&golden, "prefill", &GraphInputs { n_tokens: 32, n_kv: 256, n_outputs: 32, fresh: true, n_ctx: 256 });
+    for (variant, golden) in dummies() {
+        compare(
+            variant,
+            &golden,
+            "prefill",
+            &GraphInputs { n_tokens: 32, n_kv: 256, n_outputs: 32, fresh: true, n_ctx: 256 },
+        );
     }
 }
 
 #[test]
 fn decode_graphs() {
-    for golden in goldens("decode_graphs") {
-        compare(&golden, "decode", &GraphInputs { n_tokens: 1, n_kv: 256, n_outputs: 1, fresh: false, n_ctx: 256 });
+    for (variant, golden) in dummies() {
+        compare(
+            variant,
+            &golden,
+            "decode",
+            &GraphInputs { n_tokens: 1, n_kv: 256, n_outputs: 1, fresh: false, n_ctx: 256 },
+        );
     }
 }
 
 /// Compares a graph with a recorded one, entry by entry, leaves included.
-fn compare(golden: &Golden, key: &str, batch: &GraphInputs) {
-    let built = golden.model().build(batch).unwrap();
+fn compare(variant: Variant, golden: &Golden, key: &str, batch: &GraphInputs) {
+    let built = dummy(variant, golden).model().unwrap().build(batch).unwrap();
     let ours = entries(&built.graph);
     let (theirs, positions) = recorded(golden.json[key]["nodes"].as_array().unwrap());
     let place: HashMap<TensorId, usize> = ours.iter().enumerate().map(|(at, &id)| (id, at)).collect();

@@ -1,6 +1,6 @@
 //! Golden graphs: the builder rebuilds them exactly, and their plans fuse exactly as published.
 
-use crate::golden_graph::{self, Golden, Model, Refusal, four};
+use super::{Golden, Model, Refusal, directory, four, models};
 use crate::invariants;
 use crate::support::{LIMITS, leaves, plain};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn published12() -> PlanOptions {
 
 /// Runs `check` on every graph of every model that the crate's operations can express; gives how many models those are.
 fn for_each_graph(directory: &Path, mut check: impl FnMut(&Model, &str, &Golden)) -> usize {
-    let models = golden_graph::models(directory);
+    let models = models(directory);
     let mut unsupported = BTreeMap::new();
     for model in &models {
         for phase in PHASES {
@@ -42,7 +42,7 @@ fn for_each_graph(directory: &Path, mut check: impl FnMut(&Model, &str, &Golden)
 
 #[test]
 fn graphs_are_rebuilt_exactly() {
-    let Some(directory) = golden_graph::directory() else { return };
+    let Some(directory) = directory() else { return };
     let rebuilt = for_each_graph(&directory, |model, phase, golden| {
         let at = |entry: usize| format!("{} {phase}, entry {entry}", model.name);
         let nodes: Vec<_> = golden.entries.iter().filter(|(_, e)| e["op"].is_string()).map(|(id, _)| *id).collect();
@@ -128,7 +128,7 @@ fn mismatches(directory: &Path, options: &PlanOptions) -> (Vec<String>, usize) {
             found.entry((arch.clone(), arch.contains("moe"), label)).or_default().push(count);
         }
     }
-    let variants = golden_graph::models(directory).into_iter().fold(BTreeMap::new(), |mut all, model| {
+    let variants = models(directory).into_iter().fold(BTreeMap::new(), |mut all, model| {
         *all.entry(model.arch).or_insert(0usize) += 1;
         all
     });
@@ -153,7 +153,7 @@ fn mismatches(directory: &Path, options: &PlanOptions) -> (Vec<String>, usize) {
 
 #[test]
 fn fusion_counts_are_the_published_ones() {
-    let Some(directory) = golden_graph::directory() else { return };
+    let Some(directory) = directory() else { return };
     let (wrong, published) = mismatches(&directory, &published12());
     assert!(wrong.is_empty(), "{} of {published} rows differ:\n{}", wrong.len(), wrong.join("\n"));
     eprintln!("all {published} rows");
@@ -162,7 +162,7 @@ fn fusion_counts_are_the_published_ones() {
 
 #[test]
 fn golden_plans_hold_what_every_plan_must() {
-    let Some(directory) = golden_graph::directory() else { return };
+    let Some(directory) = directory() else { return };
     for_each_graph(&directory, |_, _, golden| {
         for options in [published12(), PlanOptions { optimize: false, ..published12() }, plain()] {
             invariants::check(&golden.graph, &planned(golden, &options), &LIMITS);
@@ -173,7 +173,7 @@ fn golden_plans_hold_what_every_plan_must() {
 /// The comparison would notice a lost row: without any one that a baseline has, or without the order, it fails.
 #[test]
 fn a_lost_row_is_noticed() {
-    let Some(directory) = golden_graph::directory() else { return };
+    let Some(directory) = directory() else { return };
     let all = fused(&directory, &published12());
     for row in &TABLE {
         let label = row.label();

@@ -1,16 +1,17 @@
 //! The dummy models on the CPU device against the results of another implementation: every node, and the logits.
 
-use crate::golden_graph::{Model as Golden, directory, models};
-use crate::protocol::{DECODE, PREFILL, logits, nmse};
+use super::{Model as Golden, dummies};
+use crate::devices::{cpu, unfused};
+use crate::numbers::nmse;
+use crate::protocol::{DECODE, PREFILL, logits};
 use half::f16;
 use std::collections::HashMap;
 use std::sync::Arc;
-use wgfuse::cpu::CpuDevice;
-use wgfuse::device::{Context, Device, DeviceBuffer};
-use wgfuse::fusion::{FusionConfig, Matcher};
+use wgfuse::device::{Context, DeviceBuffer};
+use wgfuse::fusion::Matcher;
 use wgfuse::graph::{BufferClass, DType, Graph, Layout, OpKind, TensorId};
 use wgfuse::model::{BuiltGraph, Dummy, GraphInputs, InputRole, Model, Variant};
-use wgfuse::plan::{Leaves, Place, PlanOptions, Slot};
+use wgfuse::plan::{Leaves, Place, Slot};
 
 const N_CTX: usize = 256;
 
@@ -23,7 +24,7 @@ struct Probe {
 
 impl Probe {
     fn new(variant: Variant) -> Self {
-        let device: Arc<dyn Device> = Arc::new(CpuDevice::new(FusionConfig::default()));
+        let device = cpu();
         let model = Dummy::new(variant.arch, variant.experts, 1).unwrap().model().unwrap();
         let mut memory = HashMap::new();
         for spec in model.weights() {
@@ -36,8 +37,7 @@ impl Probe {
             let bytes = Layout::contiguous(spec.dtype, spec.ne).unwrap().extent();
             memory.insert(spec.name, DeviceBuffer::new(&device, BufferClass::Cache, bytes).unwrap());
         }
-        let options = PlanOptions { matcher: Matcher::off(), ..PlanOptions::default() };
-        Self { model, context: Context::with_options(device, options), memory }
+        Self { model, context: Context::with_options(device, unfused()), memory }
     }
 
     /// Runs one batch and calls `see` with every f32 node and its values, in order of execution.
@@ -113,7 +113,7 @@ struct Deviations {
 /// Compares the nodes of a run with those of a golden graph.
 fn compare(golden: &Golden, mode: &str, probe: &mut Probe, tokens: &[i32], n_past: usize) -> Deviations {
     let mut worst = Deviations::default();
-    let mut expected = golden.json()[mode]["nodes"].as_array().unwrap().iter().filter(|entry| entry["op"].is_string());
+    let mut expected = golden.json[mode]["nodes"].as_array().unwrap().iter().filter(|entry| entry["op"].is_string());
     let mut rounded = false;
     let mut rms_of: HashMap<TensorId, f64> = HashMap::new();
     let weight = weights(&probe.model);
@@ -160,26 +160,12 @@ fn weights(model: &Model) -> HashMap<String, Vec<f32>> {
     rows.map(|spec| (spec.name.clone(), bytemuck::pod_collect_to_vec(&model.data(&spec.name).unwrap()))).collect()
 }
 
-fn golden_models() -> Vec<(Golden, Variant)> {
-    let Some(directory) = directory() else { return Vec::new() };
-    let variants: HashMap<String, Variant> = Variant::all().map(|variant| (variant.to_string(), variant)).collect();
-    let known =
-        models(&directory).into_iter().filter_map(|golden| Some((variants.get(&golden.name).copied()?, golden)));
-    let found: Vec<_> = known.map(|(variant, golden)| (golden, variant)).collect();
-    assert_eq!(found.len(), variants.len(), "every dummy has a golden model");
-    found
-}
-
 #[test]
 fn every_node_is_as_golden() {
-    for (golden, variant) in golden_models() {
-        let json = golden.json();
-        let tokens = |mode: &str| -> Vec<i32> {
-            json[mode]["tokens"].as_array().unwrap().iter().map(|token| token.as_i64().unwrap() as i32).collect()
-        };
-        let prefill = compare(&golden, "prefill", &mut Probe::new(variant), &tokens("prefill"), 0);
+    for (variant, golden) in dummies() {
+        let prefill = compare(&golden, "prefill", &mut Probe::new(variant), &golden.tokens("prefill"), 0);
         let mut probe = Probe::new(variant);
-        let tokens = tokens("decode");
+        let tokens = golden.tokens("decode");
         probe.run(&tokens[..1], 0, |_, _, _| {});
         let decode = compare(&golden, "decode", &mut probe, &tokens[1..2], 1);
         println!("{}: prefill {prefill:?}, decode {decode:?}", golden.name);
@@ -188,9 +174,8 @@ fn every_node_is_as_golden() {
 
 #[test]
 fn logits_are_as_golden() {
-    for (golden, variant) in golden_models() {
-        let device: Arc<dyn Device> = Arc::new(CpuDevice::new(FusionConfig::default()));
-        let found = logits(variant, &device, Matcher::off());
+    for (variant, golden) in dummies() {
+        let found = logits(variant, &cpu(), Matcher::off());
         let expected = golden.logits();
         assert_eq!(found.len(), expected.len());
         let split = found.len() / (PREFILL + DECODE) * PREFILL;

@@ -1,10 +1,15 @@
-//! The exact graphs of the golden models, rebuilt through the public builder.
+//! The golden models: what their files say, and their exact graphs, rebuilt through the public builder.
+
+mod graphs;
+mod plans;
+mod results;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use wgfuse::graph::{
     DType, FlashAttn, Glu, Graph, LeafKind, Op, OpKind, Precision, Rope, RopeMode, SortOrder, TensorId, Unary,
 };
+use wgfuse::model::Variant;
 
 /// Where the golden files are; `None`, and a line that says so, when the variable is unset.
 pub fn directory() -> Option<PathBuf> {
@@ -18,26 +23,26 @@ pub fn directory() -> Option<PathBuf> {
 }
 
 /// A golden model as its file describes it.
-pub struct Model {
+struct Model {
     /// `ARCH-dense` or `ARCH-moe`.
-    pub name: String,
+    name: String,
     /// The architecture.
-    pub arch: String,
+    arch: String,
     json: Value,
-    logits: PathBuf,
+    path: PathBuf,
 }
 
 /// One graph of a model.
-pub struct Golden {
+struct Golden {
     /// The graph, rebuilt.
-    pub graph: Graph,
+    graph: Graph,
     /// Every entry of the file with the tensor it became.
-    pub entries: Vec<(TensorId, Value)>,
+    entries: Vec<(TensorId, Value)>,
 }
 
 /// Why a graph was not rebuilt.
 #[derive(Debug)]
-pub enum Refusal {
+enum Refusal {
     /// An operation, or a parameter of one, that the crate does not know.
     Unsupported(String),
     /// The builder refused, or built something else.
@@ -45,7 +50,7 @@ pub enum Refusal {
 }
 
 /// Every model, by name.
-pub fn models(directory: &Path) -> Vec<Model> {
+fn models(directory: &Path) -> Vec<Model> {
     let files = std::fs::read_dir(directory).expect("a directory that can be listed");
     let mut paths: Vec<PathBuf> = files.map(|file| file.expect("an entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -53,28 +58,40 @@ pub fn models(directory: &Path) -> Vec<Model> {
     paths.iter().map(|path| model(path)).collect()
 }
 
+/// The models that the crate can build itself; none when the variable is unset.
+fn dummies() -> Vec<(Variant, Model)> {
+    let Some(directory) = directory() else { return Vec::new() };
+    Variant::all().map(|variant| (variant, model(&directory.join(format!("{variant}.json"))))).collect()
+}
+
 fn model(path: &Path) -> Model {
     let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-    let text = std::fs::read(path).expect("a readable file");
+    let text = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let json: Value = serde_json::from_slice(&text).expect("valid JSON");
     let arch = json["arch"].as_str().expect("an architecture").to_owned();
-    Model { name, arch, json, logits: path.with_extension("logits.f32") }
+    Model { name, arch, json, path: path.to_owned() }
 }
 
 impl Model {
-    /// The file.
-    pub fn json(&self) -> &Value {
-        &self.json
+    /// The file as it stands there.
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.path).expect("a readable file")
+    }
+
+    /// The tokens of the `prefill` or `decode`.
+    fn tokens(&self, phase: &str) -> Vec<i32> {
+        let tokens = self.json[phase]["tokens"].as_array().expect("tokens");
+        tokens.iter().map(|token| token.as_i64().expect("a token") as i32).collect()
     }
 
     /// The rows of logits: those of the prefill, then those of the decode.
-    pub fn logits(&self) -> Vec<f32> {
-        let bytes = std::fs::read(&self.logits).expect("a readable file");
+    fn logits(&self) -> Vec<f32> {
+        let bytes = std::fs::read(self.path.with_extension("logits.f32")).expect("a readable file");
         bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
     }
 
     /// The `prefill` or `decode` graph.
-    pub fn graph(&self, phase: &str) -> Result<Golden, Refusal> {
+    fn graph(&self, phase: &str) -> Result<Golden, Refusal> {
         let nodes = self.json[phase]["nodes"].as_array().expect("nodes");
         let mut golden = Golden { graph: Graph::new(), entries: Vec::with_capacity(nodes.len()) };
         for node in nodes {
@@ -92,7 +109,8 @@ fn add(golden: &mut Golden, node: &Value) -> Result<TensorId, Refusal> {
     let id = match node["leaf"].as_str() {
         Some(name) => {
             let kind = match name {
-                _ if name.starts_with("cache_") => LeafKind::Cache,
+                // Some models give the states in their caches names of their own.
+                _ if name.starts_with("cache_") || name.contains("_state") => LeafKind::Cache,
                 // The destination of a cast, which the file lists like a leaf, is memory for one run as inputs are.
                 _ if flags & 1 != 0 || name.ends_with(" (copy)") => LeafKind::Input,
                 _ => LeafKind::Weight,
@@ -191,6 +209,6 @@ fn dtype(node: &Value) -> Result<DType, Refusal> {
 }
 
 /// Four numbers of the file.
-pub fn four(numbers: &Value) -> [usize; 4] {
+fn four(numbers: &Value) -> [usize; 4] {
     [0, 1, 2, 3].map(|at| numbers[at].as_u64().expect("a number") as usize)
 }

@@ -1,0 +1,10 @@
+//! Every operation over shapes, types and memory forms, on the CPU device and every GPU, against the reference.
+
+mod attention;
+mod differences;
+mod elementwise;
+mod movement;
+mod products;
+pub mod recurrent;
+mod reductions;
+mod rope;
