@@ -9,6 +9,7 @@ pub mod graph;
 pub mod model;
 mod open;
 pub mod plan;
+pub mod quant;
 pub mod runtime;
 
 pub use open::{list_devices, open_device, open_device_with};

@@ -68,9 +68,13 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let [values, ids, destination] = sources.take()?;
             return Ok(vec![rows::set_rows(values, ids, destination.layout())?]);
         }
-        Op::Cpy | Op::Cont { .. } => {
+        Op::Cpy => {
+            let [a, destination] = sources.take()?;
+            return Ok(vec![rows::copy(a, destination.dtype())]);
+        }
+        Op::Cont { .. } => {
             let [a] = sources.take()?;
-            return Ok(vec![rows::copy(a)]);
+            return Ok(vec![rows::copy(a, a.dtype())]);
         }
         Op::MulMat => {
             let [a, b] = sources.take()?;

@@ -5,9 +5,13 @@
 
 use super::parallel;
 use crate::graph::{DType, Layout};
+use crate::quant;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::borrow::Cow;
+
+/// Elements of the largest blocks.
+const LARGEST_BLOCK: usize = 256;
 
 /// A tensor's memory, read-only.
 #[derive(Clone, Copy)]
@@ -22,6 +26,8 @@ pub(super) enum Values {
     Float(Vec<f32>),
     /// Integers.
     Int(Vec<i64>),
+    /// Blocks of the destination's own format, row by row.
+    Blocks(Vec<u8>),
     /// Rows of floating-point numbers that go to chosen rows of the destination.
     Scattered {
         /// The rows, one after another.
@@ -87,7 +93,7 @@ impl<'a> View<'a> {
 
     fn offset(&self, [i0, i1, i2, i3]: [usize; 4]) -> usize {
         let nb = self.layout.nb;
-        i0 * nb[0] + i1 * nb[1] + i2 * nb[2] + i3 * nb[3]
+        i0 / self.layout.dtype.block_size() * nb[0] + i1 * nb[1] + i2 * nb[2] + i3 * nb[3]
     }
 
     /// One element as f32.
@@ -99,6 +105,11 @@ impl<'a> View<'a> {
             DType::BF16 => self.read::<bf16>(byte).to_f32(),
             DType::I32 => self.read::<i32>(byte) as f32,
             DType::I64 => self.read::<i64>(byte) as f32,
+            DType::Block(format) => {
+                let mut block = [0.0; LARGEST_BLOCK];
+                quant::decode(format, &self.bytes[byte..byte + format.bytes()], &mut block);
+                block[at[0] % format.elements()]
+            }
         }
     }
 
@@ -108,7 +119,7 @@ impl<'a> View<'a> {
         match self.layout.dtype {
             DType::I32 => self.read::<i32>(byte).into(),
             DType::I64 => self.read(byte),
-            DType::F32 | DType::F16 | DType::BF16 => self.float(at) as i64,
+            DType::F32 | DType::F16 | DType::BF16 | DType::Block(_) => self.float(at) as i64,
         }
     }
 
@@ -121,12 +132,18 @@ impl<'a> View<'a> {
         }
         if self.layout.has_contiguous_rows() {
             let start = self.offset([0, i1, i2, i3]);
-            let bytes = &self.bytes[start..start + width * self.layout.dtype.block_bytes()];
+            let blocks = width / self.layout.dtype.block_size();
+            let bytes = &self.bytes[start..start + blocks * self.layout.dtype.block_bytes()];
             let dense = match self.layout.dtype {
                 DType::F32 => bytemuck::try_cast_slice(bytes).ok().map(Cow::Borrowed),
                 DType::F16 => bytemuck::try_cast_slice::<_, f16>(bytes).ok().map(|row| row.to_f32_vec().into()),
                 DType::BF16 => bytemuck::try_cast_slice::<_, bf16>(bytes).ok().map(|row| row.to_f32_vec().into()),
                 DType::I32 | DType::I64 => None,
+                DType::Block(format) => {
+                    let mut row = vec![0.0; width];
+                    quant::decode(format, bytes, &mut row);
+                    Some(row.into())
+                }
             };
             if let Some(row) = dense {
                 return row;
@@ -146,6 +163,18 @@ impl<'a> View<'a> {
             return Rows { data: Cow::Borrowed(data), len: ne[0], strides: [nb[1] / unit, nb[2] / unit, nb[3] / unit] };
         }
         Rows { data: self.dense::<f32>().into(), len: ne[0], strides: [ne[0], ne[0] * ne[1], ne[0] * ne[1] * ne[2]] }
+    }
+
+    /// All blocks of a quantized tensor, whose rows are dense, in row-major order.
+    pub(super) fn blocks(&self) -> Vec<u8> {
+        let Layout { dtype, ne, nb: _ } = self.layout;
+        let row_bytes = ne[0] / dtype.block_size() * dtype.block_bytes();
+        let rows = if row_bytes == 0 { 0 } else { self.layout.rows() };
+        let starts = (0..rows).map(|row| {
+            let [i1, i2, i3] = unravel(row, ne);
+            self.offset([0, i1, i2, i3])
+        });
+        starts.flat_map(|start| &self.bytes[start..start + row_bytes]).copied().collect()
     }
 
     /// All elements in row-major order.
@@ -205,6 +234,12 @@ pub(super) fn store(bytes: &mut [u8], layout: &Layout, values: &Values) {
                 store_ints(&mut bytes[strided(row)..], dtype, nb[0], values);
             }
         }
+        Values::Blocks(all) => {
+            let row_bytes = width.div_ceil(dtype.block_size()) * dtype.block_bytes();
+            for (row, blocks) in all.chunks_exact(row_bytes).enumerate() {
+                bytes[strided(row)..][..row_bytes].copy_from_slice(blocks);
+            }
+        }
         Values::Scattered { values, at } => {
             for (values, &start) in values.chunks_exact(width).zip(at) {
                 store_floats(&mut bytes[start..], dtype, nb[0], values);
@@ -223,6 +258,12 @@ fn store_floats(bytes: &mut [u8], dtype: DType, stride: usize, values: &[f32]) {
         DType::BF16 => put(bytes, stride, values.iter().map(|&v| bf16::from_f32(v).to_ne_bytes())),
         DType::I32 => put(bytes, stride, values.iter().map(|&v| (v as i32).to_ne_bytes())),
         DType::I64 => put(bytes, stride, values.iter().map(|&v| (v as i64).to_ne_bytes())),
+        DType::Block(format) => {
+            let len = values.len() / format.elements() * format.bytes();
+            let written = quant::quantize(format, values, &mut bytes[..len]);
+            // A graph has only operations that write whole blocks of formats with a quantizer.
+            debug_assert_eq!(written, Ok(()));
+        }
     }
 }
 
@@ -233,6 +274,7 @@ fn store_ints(bytes: &mut [u8], dtype: DType, stride: usize, values: &[i64]) {
         DType::F32 => put(bytes, stride, values.iter().map(|&v| (v as f32).to_ne_bytes())),
         DType::F16 => put(bytes, stride, values.iter().map(|&v| f16::from_f32(v as f32).to_ne_bytes())),
         DType::BF16 => put(bytes, stride, values.iter().map(|&v| bf16::from_f32(v as f32).to_ne_bytes())),
+        DType::Block(_) => store_floats(bytes, dtype, stride, &values.iter().map(|&v| v as f32).collect::<Vec<_>>()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::memory::{Element, Values, View, unravel, wrap};
 use super::{index_error, parallel};
 use crate::device::DeviceError;
-use crate::graph::{Layout, OpKind};
+use crate::graph::{DType, Layout, OpKind};
 
 /// An index into `rows` rows.
 fn checked(op: OpKind, index: i64, rows: usize) -> Result<usize, DeviceError> {
@@ -12,7 +12,7 @@ fn checked(op: OpKind, index: i64, rows: usize) -> Result<usize, DeviceError> {
 
 /// `[n, k, b, c]`: the rows of `a [n, r, b, c]` that `ids [k, b, c]` name.
 pub(super) fn get_rows(a: &View, ids: &View) -> Result<Values, DeviceError> {
-    if a.dtype().is_float() { pick::<f32>(a, ids) } else { pick::<i64>(a, ids) }
+    if a.dtype().is_real() { pick::<f32>(a, ids) } else { pick::<i64>(a, ids) }
 }
 
 fn pick<T: Element>(a: &View, ids: &View) -> Result<Values, DeviceError> {
@@ -42,9 +42,13 @@ pub(super) fn set_rows(values: &View, ids: &View, destination: &Layout) -> Resul
     Ok(Values::Scattered { values: values.dense(), at })
 }
 
-/// All elements in row-major order.
-pub(super) fn copy(a: &View) -> Values {
-    if a.dtype().is_float() { Values::Float(a.dense()) } else { Values::Int(a.dense()) }
+/// All elements in row-major order, for a destination of type `to`.
+pub(super) fn copy(a: &View, to: DType) -> Values {
+    match a.dtype() {
+        DType::Block(_) if a.dtype() == to => Values::Blocks(a.blocks()),
+        DType::F32 | DType::F16 | DType::BF16 | DType::Block(_) => Values::Float(a.dense()),
+        DType::I32 | DType::I64 => Values::Int(a.dense()),
+    }
 }
 
 /// `a` followed by `b` along dimension `dim`.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::tensor::{Tensors, type_id};
+use super::tensor::Tensors;
 use super::wire::{Wire, encode_str};
 use super::{ALIGNMENT_KEY, Error, Gguf, MAGIC, Metadata, TensorInfo, Value};
 use crate::graph::DType;
@@ -166,7 +166,7 @@ impl<'a> GgufWriter<'a> {
             encode_str(&tensor.name, &mut out);
             (tensor.dims().len() as u32).encode(&mut out);
             tensor.dims().iter().for_each(|dim| dim.encode(&mut out));
-            type_id(tensor.dtype).encode(&mut out);
+            u32::from(tensor.dtype.id()).encode(&mut out);
             offset.encode(&mut out);
             offset += tensor.bytes.next_multiple_of(alignment);
         }

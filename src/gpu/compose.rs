@@ -125,7 +125,8 @@ fn parameters(text: &mut String, params: &[Param]) {
 }
 
 /// Declares a buffer and its accessors. Half-width elements without the f16 feature, and bf16 always, live in 32-bit
-/// words; a store then changes its half of the word atomically, since another thread may own the other half.
+/// words; a store then changes its half of the word atomically, since another thread may own the other half. Blocks are
+/// words without accessors.
 fn buffer(text: &mut String, index: usize, binding: &Binding, native_f16: bool) {
     let Binding { role, place: _, dtype, access } = binding;
     let mode = match access {
@@ -139,6 +140,7 @@ fn buffer(text: &mut String, index: usize, binding: &Binding, native_f16: bool) 
         (DType::F32, false, _) => "f32",
         (DType::F16 | DType::BF16, false, _) => "f16",
         (DType::I32 | DType::I64, false, _) => "i32",
+        (DType::Block(_), false, _) => "u32",
     };
     let _ = writeln!(text, "@group(0) @binding({index}) var<storage, {mode}> {role}_data: array<{element}>;");
     match access {
@@ -158,6 +160,7 @@ fn load(text: &mut String, role: &str, dtype: DType, halves: bool) {
         (DType::I32, _) => ("i32", format!("{role}_data[{at}]")),
         // Indices and positions fit the low word; little-endian, so it comes first.
         (DType::I64, _) => ("i32", format!("{role}_data[2u * {at}]")),
+        (DType::Block(_), _) => return,
     };
     let _ = writeln!(text, "fn {role}_load(i: u32) -> {result} {{ return {expression}; }}");
     if dtype == DType::I64 {
@@ -193,6 +196,7 @@ fn store(text: &mut String, role: &str, dtype: DType, halves: bool) {
         }
         (DType::I32, _) => ("i32", format!("{role}_data[{at}] = v;")),
         (DType::I64, _) => ("i32", format!("{role}_store_words(i, v, v >> 31u);")),
+        (DType::Block(_), _) => return,
     };
     let _ = writeln!(text, "fn {role}_store(i: u32, v: {value}) {{ {statement} }}");
     if dtype == DType::I64 {

@@ -223,6 +223,9 @@ impl Encoder<'_> {
         let Some(slot) = self.cx.placement.slot(self.cx.graph, id) else {
             return self.fail(format!("`{role}`, which has no memory"));
         };
+        if tensor.dtype().is_quantized() {
+            return self.fail(format!("`{role}` of type {}, for which there is no kernel", tensor.dtype()));
+        }
         let unit = tensor.dtype().block_bytes();
         if !slot.offset.is_multiple_of(unit) {
             return self.fail(format!("`{role}` at byte {}, not a multiple of {unit}", slot.offset));

@@ -59,6 +59,11 @@ impl<'a> Sources<'a> {
         self.check(index, holds, || "a floating-point type".to_owned())
     }
 
+    fn real(&self, index: usize) -> Result<(), GraphError> {
+        let holds = self.optional(index).is_none_or(|t| t.dtype().is_real());
+        self.check(index, holds, || "a floating-point type, quantized or not".to_owned())
+    }
+
     fn typed(&self, index: usize, dtype: DType) -> Result<(), GraphError> {
         let holds = self.optional(index).is_none_or(|t| t.dtype() == dtype);
         self.check(index, holds, || dtype.to_string())
@@ -136,7 +141,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             let (n, i) = (a.ne(), ids.ne());
             s.check(1, n[2] == i[1] && n[3] == i[2] && i[3] == 1, || format!("ids [n, {}, {}, 1]", n[2], n[3]))?;
             let dtype = if a.dtype() == DType::I32 { DType::I32 } else { DType::F32 };
-            s.check(0, a.dtype() != DType::I64, || "a floating-point type or i32".to_owned())?;
+            s.check(0, a.dtype() != DType::I64, || "a floating-point type, quantized or not, or i32".to_owned())?;
             Inferred::fresh(dtype, [n[0], i[0], i[1], i[2]])
         }
         Op::SetRows => {
@@ -145,7 +150,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.dense_rows(0)?;
             s.check(1, matches!(ids.dtype(), DType::I32 | DType::I64), || "i32 or i64".to_owned())?;
             let (v, i, d) = (values.ne(), ids.ne(), dst.ne());
-            s.float(2)?;
+            s.check(2, dst.dtype().is_float() || is_writable(dst.dtype()), || WRITABLE.to_owned())?;
             s.dense_rows(2)?;
             s.apart(2)?;
             s.check(2, v[0] == d[0] && v[2] == d[2] && v[3] == d[3], || format!("[{}, n, {}, {}]", v[0], v[2], v[3]))?;
@@ -161,7 +166,18 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         Op::Cpy => {
             let [a, b] = s.required(0)?;
             s.check(1, a.layout.elements() == b.layout.elements(), || format!("{} elements", a.layout.elements()))?;
-            s.check(1, a.dtype().is_float() == b.dtype().is_float(), || "a type of the same kind".to_owned())?;
+            let (from, to) = (a.dtype(), b.dtype());
+            let converts = match (from.is_quantized(), to.is_quantized()) {
+                (false, false) => from.is_float() == to.is_float(),
+                (true, false) => to == DType::F32,
+                (false, true) => from.is_float() && is_writable(to),
+                (true, true) => from == to,
+            };
+            s.check(1, converts, || match from {
+                DType::Block(_) => format!("f32 or {from}"),
+                DType::F32 | DType::F16 | DType::BF16 => WRITABLE.to_owned(),
+                DType::I32 | DType::I64 => "an integer type".to_owned(),
+            })?;
             let narrows = a.dtype() == DType::I64 && b.dtype() != DType::I64;
             s.check(1, !narrows, || "i64, since nothing else holds every i64".to_owned())?;
             s.apart(1)?;
@@ -174,7 +190,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         }
         Op::MulMat => {
             let [a, b] = s.required(0)?;
-            s.float(0)?;
+            s.real(0)?;
             s.dense_rows(0)?;
             s.typed(1, DType::F32)?;
             let (m, n) = (a.ne(), b.ne());
@@ -184,7 +200,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         }
         Op::MulMatId => {
             let [a, b, ids] = s.required(0)?;
-            s.float(0)?;
+            s.real(0)?;
             s.dense_rows(0)?;
             s.typed(1, DType::F32)?;
             s.typed(2, DType::I32)?;
@@ -220,6 +236,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         }
         Op::Concat { dim } => {
             let [a, b] = s.required(0)?;
+            s.check(0, !a.dtype().is_quantized(), || "an unquantized type".to_owned())?;
             let axis = usize::from(dim);
             s.parameter(axis < 4, "dim", dim, "0 to 3")?;
             let same = (0..4).all(|other| other == axis || a.ne()[other] == b.ne()[other]);
@@ -266,7 +283,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         Op::FlashAttn(_) => {
             let [q, k, v] = s.required(2)?;
             s.typed(0, DType::F32)?;
-            (0..3).try_for_each(|index| s.float(index).and_then(|()| s.dense_rows(index)))?;
+            (0..3).try_for_each(|index| s.real(index).and_then(|()| s.dense_rows(index)))?;
             let (nq, nk, nv) = (q.ne(), k.ne(), v.ne());
             let shares_heads =
                 |n: [usize; 4]| n[2] != 0 && n[3] != 0 && nq[2].is_multiple_of(n[2]) && nq[3].is_multiple_of(n[3]);
@@ -365,6 +382,16 @@ fn permuted(layout: &Layout, axes: [u8; 4]) -> Layout {
     result
 }
 
+/// What SET_ROWS and CPY can write.
+const WRITABLE: &str = "a floating-point type, or a quantized one that can be written";
+
+fn is_writable(dtype: DType) -> bool {
+    match dtype {
+        DType::Block(format) => format.is_writable(),
+        DType::F32 | DType::F16 | DType::BF16 | DType::I32 | DType::I64 => false,
+    }
+}
+
 /// A view's elements must start on a whole element; its end is checked against the root by the graph, which knows it.
 fn view(s: &Sources<'_>, a: &Tensor, ne: [usize; 4], nb: [usize; 4], offset: usize) -> Result<Inferred, GraphError> {
     let unit = a.dtype().block_bytes();
@@ -373,6 +400,9 @@ fn view(s: &Sources<'_>, a: &Tensor, ne: [usize; 4], nb: [usize; 4], offset: usi
     s.parameter(whole, "nb", format!("{nb:?}"), format!("multiples of {unit} bytes"))?;
     let blocks = ne[0].is_multiple_of(a.dtype().block_size());
     s.parameter(blocks, "ne", format!("{ne:?}"), format!("rows of whole blocks of {}", a.dtype().block_size()))?;
+    // Nothing strides through the blocks of a row, so that rows of quantized tensors are dense everywhere.
+    let dense = !a.dtype().is_quantized() || nb[0] == unit;
+    s.parameter(dense, "nb", format!("{nb:?}"), format!("blocks {unit} bytes apart"))?;
     s.parameter(count(ne).is_some(), "ne", format!("{ne:?}"), "a product that fits")?;
     let layout = Layout { dtype: a.dtype(), ne, nb };
     s.parameter(layout.checked_extent().is_some(), "nb", format!("{nb:?}"), "an extent that fits")?;

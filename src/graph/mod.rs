@@ -3,6 +3,7 @@
 //! A [`Graph`] owns its tensors. Builder methods check everything and return a [`TensorId`]; a tensor becomes part of
 //! the execution order when it or something that reads it is [expanded](Graph::expand).
 
+mod block_format;
 mod build;
 mod dtype;
 mod error;
@@ -10,6 +11,7 @@ mod infer;
 mod op;
 mod tensor;
 
+pub use block_format::BlockFormat;
 pub use dtype::DType;
 pub use error::GraphError;
 pub use infer::{Inferred, infer};

@@ -78,6 +78,8 @@ impl Layout {
 
     fn dense_strides(dtype: DType, ne: [usize; 4]) -> Option<[usize; 4]> {
         // A zero dimension makes a tensor empty but its strides no smaller, so that it is measured without.
+        // Elements are counted, too: those of blocks can be more than their bytes.
+        count(ne.map(|n| n.max(1)))?;
         let row = dtype.row_bytes(if ne[0] == 0 { dtype.block_size() } else { ne[0] })?;
         let bytes = ne[1..].iter().try_fold(row, |bytes, &n| bytes.checked_mul(n.max(1)))?;
         isize::try_from(bytes).ok()?;

@@ -7,6 +7,7 @@ use super::structure::Structure;
 use super::{Model, ModelError, TensorSource, TensorSpec};
 use crate::gguf::{Array, GgufWriter, Metadata, Value};
 use crate::graph::DType;
+use crate::quant;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
@@ -369,7 +370,8 @@ fn fnv1a64(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The bytes of a dummy's tensor: nearly normal with a deviation of 0.1, in the order of memory. Integers are zero.
+/// The bytes of a dummy's tensor: nearly normal with a deviation of 0.1, in the order of memory. Integers are zero,
+/// and so are quantized formats that cannot be made from f32.
 fn weights(tensor: &TensorSpec, seed: u64) -> Vec<u8> {
     /// Brings the sum of four 16-bit numbers, less its mean, to a deviation of 0.1.
     const UNIT: f32 = 2.642_899_8e-6;
@@ -390,6 +392,13 @@ fn weights(tensor: &TensorSpec, seed: u64) -> Vec<u8> {
         DType::BF16 => values.flat_map(|value| half::bf16::from_f32(value).to_le_bytes()).collect(),
         DType::I32 => vec![0; elements * 4],
         DType::I64 => vec![0; elements * 8],
+        DType::Block(format) => {
+            let values: Vec<f32> = values.collect();
+            let mut blocks = vec![0; elements / format.elements() * format.bytes()];
+            // Formats without a quantizer stay zero.
+            let _ = quant::quantize(format, &values, &mut blocks);
+            blocks
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl Signature {
         };
         let words = used(&tensor.op().words(), |&word| word != 0);
         let sources = used(tensor.source_slots(), Option::is_some);
-        self.bytes.extend([tensor.kind() as u8, layout.dtype as u8, leaf, tensor.is_output().into()]);
+        self.bytes.extend([tensor.kind() as u8, layout.dtype.id(), leaf, tensor.is_output().into()]);
         self.bytes.extend([words, sources].map(|length| length as u8));
         layout.ne.into_iter().chain(layout.nb).for_each(|n| self.number(n));
         for word in &tensor.op().words()[..words] {

@@ -90,7 +90,7 @@ const fn difference(dtype: DType) -> f64 {
         DType::F32 => 1e-9,
         DType::F16 => 2e-6,
         DType::BF16 => 1e-4,
-        DType::I32 | DType::I64 => 0.0,
+        DType::I32 | DType::I64 | DType::Block(_) => 0.0,
     }
 }
 

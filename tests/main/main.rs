@@ -18,6 +18,7 @@ mod plan_cases;
 mod plan_random;
 mod precision;
 mod protocol;
+mod quant;
 mod random_graphs;
 mod reference;
 mod rig;

@@ -238,7 +238,7 @@ fn by_fusion(coarsest: DType) -> f64 {
     let unit: f64 = match coarsest {
         DType::F16 => 2f64.powi(-11),
         DType::BF16 => 2f64.powi(-8),
-        DType::F32 | DType::I32 | DType::I64 => return BY_FUSION,
+        DType::F32 | DType::I32 | DType::I64 | DType::Block(_) => return BY_FUSION,
     };
     100.0 * unit * unit
 }

@@ -37,7 +37,7 @@ impl Tolerance {
             DType::F32 => Self::new(1e-6, 1e-13),
             DType::F16 => Self::new(1.5e-3, 2e-7),
             DType::BF16 => Self::new(1.2e-2, 1.5e-5),
-            DType::I32 | DType::I64 => Self::EXACT,
+            DType::I32 | DType::I64 | DType::Block(_) => Self::EXACT,
         }
     }
 
@@ -103,7 +103,7 @@ impl<'a> Memory<'a> {
     fn locate(&self, id: TensorId) -> (TensorId, usize) {
         let tensor = self.graph.tensor(id);
         let ViewOf { root, offset } = tensor.view().unwrap_or(ViewOf { root: id, offset: 0 });
-        (root, offset / tensor.dtype().block_bytes())
+        (root, offset / tensor.dtype().block_bytes() * tensor.dtype().block_size())
     }
 
     /// Runs every node, in the builder's order.
@@ -129,7 +129,9 @@ impl<'a> Memory<'a> {
 
 /// Elements from the start of a tensor to one of its elements.
 fn element(layout: &Layout, at: [usize; 4]) -> usize {
-    (0..4).map(|dim| at[dim] * layout.nb[dim]).sum::<usize>() / layout.dtype.block_bytes()
+    let Layout { dtype, ne: _, nb } = *layout;
+    let block = at[0] / dtype.block_size() * nb[0] + (1..4).map(|dim| at[dim] * nb[dim]).sum::<usize>();
+    block / dtype.block_bytes() * dtype.block_size() + at[0] % dtype.block_size()
 }
 
 fn evaluate(tensor: &Tensor, sources: &[Option<Nd>]) -> Nd {

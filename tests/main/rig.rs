@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use wgfuse::device::{ComputeError, Context, Device, DeviceBuffer, DeviceError, DeviceInfo, Program};
 use wgfuse::fusion::{FusionState, TABLE};
-use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, Op, OpKind, TensorId};
+use wgfuse::graph::{BlockFormat, BufferClass, DType, Graph, LeafKind, Op, OpKind, TensorId};
 use wgfuse::plan::{BufferId, Group, Leaves, Limits, Place, Plan, PlanOptions, Slot};
+use wgfuse::quant::dequantize;
 
 /// How a tensor lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub enum Form {
 pub const DENSE_ROWS: [Form; 4] = [Form::Dense, Form::Padded, Form::Swapped, Form::Turned];
 pub const FORMS: [Form; 5] = [Form::Dense, Form::Padded, Form::Swapped, Form::Turned, Form::Transposed];
 pub const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+/// The types whose elements stand alone.
+pub const PLAIN: [DType; 5] = [DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64];
 pub const KINDS: [LeafKind; 3] = [LeafKind::Input, LeafKind::Weight, LeafKind::Cache];
 
 /// A graph under construction whose every step must succeed, with the contents of its leaves: random numbers in
@@ -36,6 +39,7 @@ pub struct Rig {
     pub graph: Graph,
     one_buffer: bool,
     given: HashMap<TensorId, Vec<f64>>,
+    blocks: HashMap<TensorId, Vec<u8>>,
     wanted: Vec<TensorId>,
     allowed: Option<Tolerance>,
 }
@@ -72,6 +76,14 @@ impl Rig {
         id
     }
 
+    /// A dense leaf of these blocks.
+    pub fn blocks(&mut self, kind: LeafKind, format: BlockFormat, ne: [usize; 4], blocks: Vec<u8>) -> TensorId {
+        let id = self.leaf(kind, format.into(), ne);
+        assert_eq!(blocks.len(), self.graph.tensor(id).layout().extent());
+        self.blocks.insert(id, blocks);
+        id
+    }
+
     /// Other contents for the leaf that a tensor looks at.
     pub fn give(&mut self, id: TensorId, values: Vec<f64>) {
         let dtype = self.graph.tensor(id).dtype();
@@ -92,10 +104,16 @@ impl Rig {
             return values.clone();
         }
         let layout = self.graph.tensor(id).layout();
+        if let DType::Block(format) = layout.dtype {
+            let mut elements = vec![0.0; layout.elements()];
+            dequantize(format, &self.blocks[&id], &mut elements).expect("whole blocks");
+            return elements.into_iter().map(f64::from).collect();
+        }
         let mut random = Random((id.index() as u64 + 1) << 32);
         let value = |_| match layout.dtype {
             DType::F32 | DType::F16 | DType::BF16 => rounded(layout.dtype, random.float()),
             DType::I32 | DType::I64 => (random.word() as i32).into(),
+            DType::Block(_) => unreachable!("blocks are given"),
         };
         (0..layout.elements()).map(value).collect()
     }
@@ -205,6 +223,11 @@ impl Rig {
         self.load(device, options)?.step()
     }
 
+    /// The memory of everything wanted, gaps included.
+    pub fn run_bytes(&self, device: &Arc<dyn Device>, options: PlanOptions) -> Result<Vec<Vec<u8>>, ComputeError> {
+        self.load(device, options)?.step_bytes()
+    }
+
     /// Runs the graph with one group for each node, but `merged` as one group even if the planner would refuse that.
     pub fn run_merged(&self, device: &Arc<dyn Device>, merged: &[TensorId]) -> Result<Vec<Nd>, ComputeError> {
         let mut rig = self.clone();
@@ -282,8 +305,11 @@ impl Loaded {
             leaves.insert(id, Slot { place, offset, bytes: size(id) });
             offset += if rig.one_buffer { size(id).next_multiple_of(alignment) } else { 0 };
         }
-        let contents = graph.leaves().iter().map(|&id| (id, encode(graph.tensor(id).dtype(), &rig.contents(id))));
-        let contents = contents.collect();
+        let bytes = |id: TensorId| match rig.blocks.get(&id) {
+            Some(blocks) => blocks.clone(),
+            None => encode(graph.tensor(id).dtype(), &rig.contents(id)),
+        };
+        let contents = graph.leaves().iter().map(|&id| (id, bytes(id))).collect();
         let context = Context::with_options(device, options);
         let mut loaded = Self { context, graph, leaves, buffers, contents, wanted: rig.wanted.clone() };
         loaded.context.prepare(&loaded.graph, &loaded.leaves)?;
@@ -296,14 +322,20 @@ impl Loaded {
 
     /// Writes all leaves, runs, and reads everything wanted.
     pub fn step(&mut self) -> Result<Vec<Nd>, ComputeError> {
+        let all = self.step_bytes()?;
+        let layouts = self.wanted.iter().map(|&id| self.graph.tensor(id).layout());
+        Ok(layouts.zip(&all).map(|(layout, bytes)| Nd::decode(layout, bytes)).collect())
+    }
+
+    /// The same without making numbers of it.
+    pub fn step_bytes(&mut self) -> Result<Vec<Vec<u8>>, ComputeError> {
         let mut run = self.context.prepare(&self.graph, &self.leaves)?;
         self.contents.iter().try_for_each(|(id, bytes)| run.write(*id, bytes))?;
         run.run()?;
         let read = |&id: &TensorId| {
-            let layout = self.graph.tensor(id).layout();
-            let mut bytes = vec![0; layout.extent()];
+            let mut bytes = vec![0; self.graph.tensor(id).layout().extent()];
             run.read(id, &mut bytes)?;
-            Ok(Nd::decode(layout, &bytes))
+            Ok(bytes)
         };
         self.wanted.iter().map(read).collect()
     }

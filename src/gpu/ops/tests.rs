@@ -304,7 +304,7 @@ fn moves() {
         let stored = g.set_rows(rows, ids, table).unwrap();
         check(&mut g, &[stored]);
     }
-    for dtype in DType::ALL {
+    for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_quantized()) {
         let mut g = Graph::new();
         let (a, b) = (scattered(&mut g, dtype, [6, 4, 3, 2]).unwrap(), scattered(&mut g, dtype, [6, 4, 3, 2]).unwrap());
         for dim in 0..4 {

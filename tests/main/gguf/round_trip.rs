@@ -147,7 +147,17 @@ fn value() -> impl Strategy<Value = Value> {
 type Tensor = (DType, Vec<u64>, u8);
 
 fn tensor() -> impl Strategy<Value = Tensor> {
-    (prop::sample::select(DType::ALL.to_vec()), prop::collection::vec(0_u64..5, 0..=4), any::<u8>())
+    let parts = (prop::sample::select(DType::ALL.to_vec()), prop::collection::vec(0_u64..5, 0..=4), any::<u8>());
+    parts.prop_map(|(dtype, mut dims, fill)| {
+        // Rows are whole blocks.
+        let block = dtype.block_size() as u64;
+        match dims.first_mut() {
+            Some(row) => *row *= block,
+            None if block > 1 => dims.push(block),
+            None => {}
+        }
+        (dtype, dims, fill)
+    })
 }
 
 proptest! {
@@ -172,7 +182,7 @@ proptest! {
             writer.set(key, value.clone()).expect("the entry is valid");
         }
         let bytes = |(dtype, dims, fill): &Tensor| {
-            vec![*fill; dims.iter().product::<u64>() as usize * dtype.block_bytes()]
+            vec![*fill; dims.iter().product::<u64>() as usize / dtype.block_size() * dtype.block_bytes()]
         };
         for (name, tensor) in &tensors {
             writer.tensor(name, tensor.0, &tensor.1, bytes(tensor)).expect("the tensor is valid");

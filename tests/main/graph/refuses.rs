@@ -3,7 +3,10 @@
 use super::{ATTN, ROPE, Source, apart, f16, f32, i32, i64, make, of, sparse};
 use std::collections::BTreeSet;
 use wgfuse::graph::DType::{BF16, F16, F32, I32, I64};
-use wgfuse::graph::{DType, Glu, Graph, GraphError, LeafKind, Op, OpKind, Rope, SortOrder, Unary};
+use wgfuse::graph::{BlockFormat, DType, Glu, Graph, GraphError, LeafKind, Op, OpKind, Rope, SortOrder, Unary};
+
+const READABLE: &str = "a floating-point type, quantized or not";
+const WRITABLE: &str = "a floating-point type, or a quantized one that can be written";
 
 /// Why an operation does not take what it was given.
 enum Why {
@@ -112,11 +115,11 @@ fn rows_and_copies() -> Vec<Case> {
         get(X, i32([5, 3, 6, 1]), Why::Source(1, "ids [n, 4, 6, 1]")),
         get(X, i32([5, 4, 5, 1]), Why::Source(1, "ids [n, 4, 6, 1]")),
         get(X, i32([5, 4, 6, 2]), Why::Source(1, "ids [n, 4, 6, 1]")),
-        get(i64([8, 3, 4, 6]), i32([5, 4, 6, 1]), Why::Source(0, "a floating-point type or i32")),
+        get(i64([8, 3, 4, 6]), i32([5, 4, 6, 1]), Why::Source(0, "a floating-point type, quantized or not, or i32")),
         set(f16([8, 5, 4, 6]), ids, dst, Why::Source(0, "f32")),
         set(sparse(rows), ids, dst, Why::Source(0, "contiguous rows")),
         set(rows, f32([5, 2, 3, 1]), dst, Why::Source(1, "i32 or i64")),
-        set(rows, ids, i32([8, 9, 4, 6]), Why::Source(2, "a floating-point type")),
+        set(rows, ids, i32([8, 9, 4, 6]), Why::Source(2, WRITABLE)),
         set(rows, ids, sparse(dst), Why::Source(2, "contiguous rows")),
         set(rows, ids, f16([7, 9, 4, 6]), Why::Source(2, "[8, n, 4, 6]")),
         set(rows, ids, f16([8, 9, 3, 6]), Why::Source(2, "[8, n, 4, 6]")),
@@ -128,8 +131,8 @@ fn rows_and_copies() -> Vec<Case> {
         set(rows, i64([5, 2, 4, 1]), dst, Why::Source(1, ids_expected)),
         set(rows, i64([5, 2, 3, 2]), dst, Why::Source(1, ids_expected)),
         case(Op::Cpy, &[X, f32([8, 3, 4, 5])], Why::Source(1, "576 elements")),
-        case(Op::Cpy, &[X, i32([8, 3, 4, 6])], Why::Source(1, "a type of the same kind")),
-        case(Op::Cpy, &[i32([8, 1, 1, 1]), f16([8, 1, 1, 1])], Why::Source(1, "a type of the same kind")),
+        case(Op::Cpy, &[X, i32([8, 3, 4, 6])], Why::Source(1, WRITABLE)),
+        case(Op::Cpy, &[i32([8, 1, 1, 1]), f16([8, 1, 1, 1])], Why::Source(1, "an integer type")),
         case(Op::Cont { ne: [8, 71, 1, 1] }, &[sparse(X)], Parameter("ne", "[8, 71, 1, 1]", "as many elements")),
         case(Op::Cont { ne: [HUGE, 4, 0, 1] }, &[f32([0, 1, 1, 1])], Size(F32, [HUGE, 4, 0, 1])),
         case(Op::Repeat { ne: [8, 3, 4, 6] }, &[i32([8, 3, 1, 1])], Why::Source(0, "a floating-point type")),
@@ -158,7 +161,7 @@ fn products() -> Vec<Case> {
     let product = |a, b, why| case(Op::MulMat, &[a, b], why);
     let by_id = |a, b, ids, why| case(Op::MulMatId, &[a, b, ids], why);
     vec![
-        product(i32([8, 9, 2, 3]), b, Why::Source(0, "a floating-point type")),
+        product(i32([8, 9, 2, 3]), b, Why::Source(0, READABLE)),
         product(sparse(a), b, Why::Source(0, "contiguous rows")),
         product(a, f16([8, 5, 4, 6]), Why::Source(1, "f32")),
         product(a, f32([7, 5, 4, 6]), Why::Source(1, expected)),
@@ -168,7 +171,7 @@ fn products() -> Vec<Case> {
         product(f16([8, 9, 2, 0]), b, Why::Source(1, "[8, n, a multiple of 2, a multiple of 0]")),
         // Two empty matrices, and a product of more elements than there are addresses.
         product(f32([0, 1 << 33, 1, 1]), f32([0, 1 << 33, 1, 1]), Size(F32, [1 << 33, 1 << 33, 1, 1])),
-        by_id(i32([8, 9, 7, 1]), columns, ids, Why::Source(0, "a floating-point type")),
+        by_id(i32([8, 9, 7, 1]), columns, ids, Why::Source(0, READABLE)),
         by_id(sparse(experts), columns, ids, Why::Source(0, "contiguous rows")),
         by_id(experts, f16([8, 2, 5, 1]), ids, Why::Source(1, "f32")),
         by_id(experts, columns, i64([4, 5, 1, 1]), Why::Source(2, "i32")),
@@ -270,9 +273,9 @@ fn attention() -> Vec<Case> {
         rope(X, positions, f32([1, 1, 1, 1]), Why::Source(2, "2 factors")),
         flash(&[f16([8, 5, 4, 6]), k, v], Why::Source(0, "f32")),
         flash(&[sparse(q), k, v], Why::Source(0, "contiguous rows")),
-        flash(&[q, i32([8, 7, 2, 3]), v], Why::Source(1, "a floating-point type")),
+        flash(&[q, i32([8, 7, 2, 3]), v], Why::Source(1, READABLE)),
         flash(&[q, sparse(k), v], Why::Source(1, "contiguous rows")),
-        flash(&[q, k, i32([10, 7, 2, 3])], Why::Source(2, "a floating-point type")),
+        flash(&[q, k, i32([10, 7, 2, 3])], Why::Source(2, READABLE)),
         flash(&[q, k, sparse(v)], Why::Source(2, "contiguous rows")),
         flash(&[q, f16([9, 7, 2, 3]), v], Why::Source(1, keys)),
         flash(&[q, f16([8, 7, 3, 3]), v], Why::Source(1, keys)),
@@ -384,6 +387,8 @@ fn leaves_without_a_size_are_refused() {
         (F32, [1 << 62, 0, 1, 1]),
         (F32, [1 << 61, 0, 1, 1]),
         (F32, [0, 1 << 61, 1, 1]),
+        // Fewer bytes than elements.
+        (DType::Block(BlockFormat::Q2K), [1 << 60, 1, 16, 0]),
     ] {
         let error = graph.leaf("x", LeafKind::Weight, dtype, ne).expect_err("no size");
         assert_eq!(error, GraphError::Size { dtype, ne });

@@ -1,7 +1,7 @@
 //! Operations that move elements and change nothing but their type.
 
 use crate::numbers::pairs;
-use crate::rig::{DENSE_ROWS, FLOATS, FORMS, KINDS, Rig};
+use crate::rig::{DENSE_ROWS, FLOATS, FORMS, KINDS, PLAIN, Rig};
 use wgfuse::graph::{DType, LeafKind, Op};
 
 const CACHE: LeafKind = LeafKind::Cache;
@@ -69,7 +69,7 @@ fn copies_between_types_and_strides() {
 #[test]
 fn contiguous_copies() {
     let mut rig = Rig::default();
-    for (dtype, form) in pairs(DType::ALL, FORMS) {
+    for (dtype, form) in pairs(PLAIN, FORMS) {
         for (from, to) in [([4, 3, 2, 2], [2, 24, 1, 1]), ([5, 4, 3, 2], [10, 12, 1, 1])] {
             let a = rig.source_of(CACHE, form, dtype, from);
             rig.want(Op::Cont { ne: to }, &[a]);
@@ -92,7 +92,7 @@ fn wide_integers_keep_all_bits() {
 #[test]
 fn concatenation_along_every_dimension() {
     let mut rig = Rig::default();
-    for (dtype, dim) in pairs(DType::ALL, [0u8, 1, 2, 3]) {
+    for (dtype, dim) in pairs(PLAIN, [0u8, 1, 2, 3]) {
         for (at, form) in FORMS.into_iter().enumerate() {
             for (whole, first, second) in [
                 ([4, 3, 2, 2], 4, 1),
