@@ -4,7 +4,7 @@ use super::adapter::{self, Candidate, name_of_type};
 use super::buffers::{Buffers, Entry};
 use super::caps::{ALIGNMENT, Caps};
 use super::dispatch::{Context, Dispatch};
-use super::driver::Driver;
+use super::driver::{self, Driver, OpenedAs};
 use super::encode::encode;
 use super::pipeline::Pipelines;
 use super::record::{GpuProgram, Steps};
@@ -236,13 +236,20 @@ fn connect(candidate: &Candidate, options: &OpenOptions) -> Result<(Arc<Driver>,
         return Err(failed(format!("the adapter {} has no compute shaders", info.name)));
     }
     let limits = adapter.limits();
-    let request = adapter.request_device(&wgpu::DeviceDescriptor {
-        label: Some(name),
-        required_features: optional | wgpu::Features::IMMEDIATES,
-        required_limits: limits.clone(),
-        ..Default::default()
-    });
-    let (device, queue) = pollster::block_on(request).map_err(|error| failed(error.to_string()))?;
+    let features = optional | wgpu::Features::IMMEDIATES;
+    let opened_as = OpenedAs { adapter: info.clone(), features };
+    let (device, queue) = match driver::idle(&opened_as) {
+        Some(opened) => opened,
+        None => {
+            let request = adapter.request_device(&wgpu::DeviceDescriptor {
+                label: Some(name),
+                required_features: features,
+                required_limits: limits.clone(),
+                ..Default::default()
+            });
+            pollster::block_on(request).map_err(|error| failed(error.to_string()))?
+        }
+    };
     let caps = Caps {
         f16: optional.contains(wgpu::Features::SHADER_F16),
         subgroups: optional.contains(wgpu::Features::SUBGROUP),
@@ -254,7 +261,7 @@ fn connect(candidate: &Candidate, options: &OpenOptions) -> Result<(Arc<Driver>,
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         max_binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_REACH),
     };
-    Ok((Driver::new(name.clone(), device, queue, info.backend == wgpu::Backend::Gl), caps))
+    Ok((Driver::new(name.clone(), device, queue, opened_as), caps))
 }
 
 fn abilities(candidate: &Candidate, caps: &Caps) -> String {

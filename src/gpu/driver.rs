@@ -30,6 +30,26 @@ struct Faults {
     uncaptured: Mutex<Option<String>>,
 }
 
+/// What a wgpu device was opened as: two that agree in this can take each other's place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OpenedAs {
+    pub(super) adapter: wgpu::AdapterInfo,
+    pub(super) features: wgpu::Features,
+}
+
+/// wgpu devices that nobody uses, and those that were lost, under `None`. None is ever destroyed: NVIDIA's driver
+/// (580.159) can lock up or crash a process that destroys a device while other threads submit to another or end. So a
+/// device is used again by whoever opens one like it.
+static IDLE: Mutex<Vec<(Option<OpenedAs>, wgpu::Device, wgpu::Queue)>> = Mutex::new(Vec::new());
+
+/// A device that was opened so before and that nobody uses now.
+pub(super) fn idle(opened_as: &OpenedAs) -> Option<(wgpu::Device, wgpu::Queue)> {
+    let mut idle = lock(&IDLE);
+    let index = idle.iter().position(|(key, ..)| key.as_ref() == Some(opened_as))?;
+    let (_, device, queue) = idle.swap_remove(index);
+    Some((device, queue))
+}
+
 /// A wgpu device, shared by everything that was made on it.
 pub(super) struct Driver {
     /// Name of the device, for errors.
@@ -41,13 +61,25 @@ pub(super) struct Driver {
     gate: Option<Mutex<()>>,
     faults: Arc<Faults>,
     created: AtomicU64,
+    /// For devices that outlive their use.
+    opened_as: Option<OpenedAs>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let Some(opened_as) = self.opened_as.take() else { return };
+        let lost = lock(&self.faults.lost).is_some();
+        lock(&IDLE).push(((!lost).then_some(opened_as), self.device.clone(), self.queue.clone()));
+    }
 }
 
 /// Holding this, a thread may call wgpu.
 pub(super) struct Entered<'a>(#[expect(dead_code, reason = "held for its effect")] Option<MutexGuard<'a, ()>>);
 
 impl Driver {
-    pub(super) fn new(name: String, device: wgpu::Device, queue: wgpu::Queue, serial: bool) -> Arc<Self> {
+    /// Takes over a device. One of GL is used by one thread at a time, and destroyed after use.
+    pub(super) fn new(name: String, device: wgpu::Device, queue: wgpu::Queue, opened_as: OpenedAs) -> Arc<Self> {
+        let serial = opened_as.adapter.backend == wgpu::Backend::Gl;
         let faults = Arc::new(Faults::default());
         let seen = Arc::clone(&faults);
         device.set_device_lost_callback(move |reason, message| {
@@ -58,7 +90,8 @@ impl Driver {
             lock(&seen.uncaptured).get_or_insert_with(|| describe(&error));
         }));
         let gate = serial.then(|| Mutex::new(()));
-        Arc::new(Self { name, queue, device, gate, faults, created: AtomicU64::new(0) })
+        let opened_as = (!serial).then_some(opened_as);
+        Arc::new(Self { name, queue, device, gate, faults, created: AtomicU64::new(0), opened_as })
     }
 
     /// Waits for the right to call wgpu. Needed around every call and around dropping wgpu's objects.
