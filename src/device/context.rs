@@ -25,6 +25,12 @@ pub enum ComputeError {
         /// Its name.
         name: String,
     },
+    /// The tensor is a result of a run that has not been.
+    #[error("tensor `{name}` has no value yet: run the graph after preparing it")]
+    NotRun {
+        /// Its name.
+        name: String,
+    },
     /// The bytes given do not fit the tensor.
     #[error("tensor `{name}` takes {expected} bytes, given {given}")]
     Length {
@@ -102,7 +108,7 @@ impl Context {
             let program = device.load(graph, &plan, &ids)?;
             Ok::<_, ComputeError>(Prepared { plan, program, arenas })
         })?;
-        Ok(Run { device: device.as_ref(), fusion: &self.fusion, graph, prepared })
+        Ok(Run { device: device.as_ref(), fusion: &self.fusion, graph, prepared, has_run: false })
     }
 }
 
@@ -124,6 +130,7 @@ pub struct Run<'a> {
     fusion: &'a FusionContext,
     graph: &'a Graph,
     prepared: &'a mut Prepared,
+    has_run: bool,
 }
 
 impl Run<'_> {
@@ -148,20 +155,26 @@ impl Run<'_> {
     /// When the device fails.
     pub fn run(&mut self) -> Result<(), ComputeError> {
         self.prepared.program.run()?;
+        self.has_run = true;
         self.fusion.state().record(self.prepared.plan.fusions());
         Ok(())
     }
 
-    /// Reads all bytes of an output, a weight or a cache, after the runs so far.
+    /// Reads all bytes of an output of the runs so far, or of a weight or a cache.
     ///
     /// # Errors
-    /// When the tensor is none of these, the length is not the tensor's, or the device fails.
+    /// When the tensor is none of these, nothing was run since the graph was prepared, the length is not the tensor's, or
+    /// the device fails.
     pub fn read(&self, id: TensorId, bytes: &mut [u8]) -> Result<(), ComputeError> {
         // An input's memory is used again once it was read.
         let persists = |leaf: LeafKind| matches!(leaf, LeafKind::Weight | LeafKind::Cache);
         let kept = |tensor: &Tensor| tensor.is_output() || tensor.leaf().is_some_and(persists);
         // A view that is not run did not keep its owner's memory.
         let accessible = self.graph.is_expanded(id) && self.graph.get(id).is_some_and(kept);
+        // Graphs share arenas: before the run, the memory of a result may hold another graph's.
+        if accessible && !self.has_run && self.graph.class(id) == BufferClass::Computed {
+            return Err(ComputeError::NotRun { name: self.graph.display_name(id) });
+        }
         let (buffer, offset) = self.locate(id, accessible, bytes.len())?;
         Ok(self.device.read(buffer, offset, bytes)?)
     }

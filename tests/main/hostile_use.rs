@@ -130,13 +130,14 @@ fn foreign_ids_and_plans_are_refused_by_devices() {
         let (mut given, _buffers) = place(&device, graph, 0.5);
         given.insert(foreign(), given.values().next().copied().unwrap());
         let mut context = Context::new(Arc::clone(&device));
-        let run = context.prepare(graph, &given).unwrap();
+        let mut run = context.prepare(graph, &given).unwrap();
         let inaccessible = |error: ComputeError| matches!(error, ComputeError::NotAccessible { .. });
         assert!(inaccessible(run.write(foreign(), &[0; 256]).unwrap_err()));
         assert!(inaccessible(run.read(foreign(), &mut [0; 256]).unwrap_err()));
         assert!(inaccessible(run.write(*result, &[0; 256]).unwrap_err()));
         assert!(inaccessible(run.read(*x, &mut [0; 256]).unwrap_err()));
         assert!(matches!(run.write(*x, &[0; 255]), Err(ComputeError::Length { expected: 256, given: 255, .. })));
+        run.run().unwrap();
         assert!(matches!(run.read(*result, &mut [0; 260]), Err(ComputeError::Length { .. })));
         check_sum(&mut context, &given, &case, 0.5);
 
@@ -153,6 +154,23 @@ fn foreign_ids_and_plans_are_refused_by_devices() {
         let products: Vec<TensorId> = (0..8).map(|_| other.op(Op::MulMat, &[a, b])).collect();
         let refused = device.load(&Arc::new(other.done(&products)), &plan, &ids).err();
         assert!(refused.is_some(), "{}", device.info().name);
+    }
+}
+
+/// Graphs share memory, so that what another left there must not pass for a result.
+#[test]
+fn results_cannot_be_read_before_a_run() {
+    for device in all_devices() {
+        let cases = [sum(64, 3), sum(48, 2)];
+        let mut context = Context::new(Arc::clone(&device));
+        for (graph, [_, _, result]) in cases.iter().cycle().take(4) {
+            let (given, _buffers) = place(&device, graph, 0.5);
+            let mut bytes = vec![0; graph.tensor(*result).layout().extent()];
+            let mut run = context.prepare(graph, &given).unwrap();
+            assert!(matches!(run.read(*result, &mut bytes), Err(ComputeError::NotRun { .. })));
+            run.run().unwrap();
+            assert_eq!(run.read(*result, &mut bytes), Ok(()));
+        }
     }
 }
 
