@@ -7,14 +7,12 @@ mod baseline;
 #[path = "../../examples/fusion/measure.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
 mod measure;
-#[path = "../../examples/shared/protocol.rs"]
-#[allow(dead_code, reason = "the program uses the rest")]
-mod protocol;
 #[path = "../../examples/fusion/report.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
 mod report;
 
 use crate::devices::devices;
+use crate::protocol;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

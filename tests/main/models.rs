@@ -2,7 +2,7 @@
 
 use crate::devices::{cpu, devices, open_devices};
 use crate::numbers::nmse;
-use crate::protocol::{DECODE, PREFILL, logits};
+use crate::protocol::{DECODE_STEPS, PREFILL_TOKENS, logits};
 use std::sync::Arc;
 use wgfuse::device::Device;
 use wgfuse::fusion::Matcher;
@@ -11,7 +11,7 @@ use wgfuse::runtime::{DeviceModel, Outputs, Session, SessionOptions};
 
 /// The largest of the errors of the prefill and of the decode.
 fn worst(found: &[f32], expected: &[f32]) -> f64 {
-    let split = found.len() / (PREFILL + DECODE) * PREFILL;
+    let split = found.len() / (PREFILL_TOKENS + DECODE_STEPS) * PREFILL_TOKENS;
     nmse(&found[..split], &expected[..split]).max(nmse(&found[split..], &expected[split..]))
 }
 
@@ -39,7 +39,7 @@ fn a_second_step_makes_no_plan_and_no_gpu_object() {
     for gpu in open_devices() {
         for variant in Variant::all() {
             let model = Arc::new(Dummy::new(variant.arch, variant.experts, 1).unwrap().model().unwrap());
-            let tokens = dummy_tokens(1, 2, DECODE, model.hparams().n_vocab);
+            let tokens = dummy_tokens(1, 2, DECODE_STEPS, model.hparams().n_vocab);
             let model = Arc::new(DeviceModel::upload(model, gpu.clone()).unwrap());
             let mut session = Session::new(model, SessionOptions::default()).unwrap();
             // The first step starts the sequence, the second continues it; a recurrent model has a graph for each.
@@ -50,7 +50,7 @@ fn a_second_step_makes_no_plan_and_no_gpu_object() {
             for &token in &tokens[2..] {
                 session.decode(&[token], Outputs::Last).unwrap();
             }
-            let steps = DECODE as u64 - 2;
+            let steps = DECODE_STEPS as u64 - 2;
             assert_eq!(gpu.objects_created(), objects, "{variant} on {}", gpu.info().name);
             assert_eq!(session.context().plan_hits_and_misses(), (plans.0 + steps, plans.1), "{variant}");
         }

@@ -3,7 +3,7 @@
 use super::{Model as Golden, dummies};
 use crate::devices::{cpu, unfused};
 use crate::numbers::nmse;
-use crate::protocol::{DECODE, PREFILL, logits};
+use crate::protocol::{DECODE_STEPS, PREFILL_TOKENS, logits};
 use half::f16;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn logits_are_as_golden() {
         let found = logits(variant, &cpu(), Matcher::off());
         let expected = golden.logits();
         assert_eq!(found.len(), expected.len());
-        let split = found.len() / (PREFILL + DECODE) * PREFILL;
+        let split = found.len() / (PREFILL_TOKENS + DECODE_STEPS) * PREFILL_TOKENS;
         for (mode, range) in [("prefill", 0..split), ("decode", split..found.len())] {
             let error = nmse(&found[range.clone()], &expected[range]);
             println!("{} {mode}: NMSE {error:e}", golden.name);
