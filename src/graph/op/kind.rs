@@ -1,0 +1,74 @@
+//! Operations without their parameters.
+
+use std::fmt;
+
+macro_rules! op_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $label:literal,)+) => {
+        /// Which operation, without its parameters: the alphabet of patterns, labels and tables.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum OpKind { $(#[doc = concat!("`", $label, "`")] $kind,)+ }
+
+        impl OpKind {
+            /// Every kind there is.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)+];
+
+            /// ggml's name of the operation.
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$kind => $label,)+ }
+            }
+        }
+    };
+}
+
+op_kinds! {
+    None = "NONE",
+    View = "VIEW",
+    Reshape = "RESHAPE",
+    Permute = "PERMUTE",
+    Transpose = "TRANSPOSE",
+    GetRows = "GET_ROWS",
+    SetRows = "SET_ROWS",
+    Cpy = "CPY",
+    Cont = "CONT",
+    MulMat = "MUL_MAT",
+    MulMatId = "MUL_MAT_ID",
+    Add = "ADD",
+    Sub = "SUB",
+    Mul = "MUL",
+    Div = "DIV",
+    Scale = "SCALE",
+    Repeat = "REPEAT",
+    Concat = "CONCAT",
+    Norm = "NORM",
+    RmsNorm = "RMS_NORM",
+    SoftMax = "SOFT_MAX",
+    Rope = "ROPE",
+    FlashAttn = "FLASH_ATTN_EXT",
+    SumRows = "SUM_ROWS",
+    Argsort = "ARGSORT",
+    Clamp = "CLAMP",
+    Sqr = "SQR",
+    Sin = "SIN",
+    Tanh = "TANH",
+    Sigmoid = "SIGMOID",
+    Gelu = "GELU",
+    Silu = "SILU",
+    Softplus = "SOFTPLUS",
+    Geglu = "GEGLU",
+    Swiglu = "SWIGLU",
+    SsmConv = "SSM_CONV",
+    GatedDeltaNet = "GATED_DELTA_NET",
+}
+
+impl OpKind {
+    /// Whether the operation only re-reads memory and so needs no kernel ("empty" operations; a leaf is one too).
+    pub const fn is_view(self) -> bool {
+        matches!(self, Self::None | Self::View | Self::Reshape | Self::Permute | Self::Transpose)
+    }
+}
+
+impl fmt::Display for OpKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}

@@ -1,0 +1,182 @@
+//! The operations: what each computes and with which parameters.
+
+mod kind;
+mod params;
+mod words;
+
+pub use kind::OpKind;
+pub use params::{FlashAttn, Glu, Precision, Rope, RopeMode, SortOrder, Unary};
+pub use words::PARAM_WORDS;
+
+/// An operation together with its parameters.
+///
+/// Names and semantics are ggml's. Sources are named in the order in which a [`Tensor`](super::Tensor) lists them; the
+/// rules for their shapes stand in [`infer`](super::infer).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    /// A leaf: memory that the graph reads and does not compute.
+    None,
+    /// Another window on the memory of source 0.
+    View {
+        /// Shape of the window.
+        ne: [usize; 4],
+        /// Strides in bytes.
+        nb: [usize; 4],
+        /// Bytes from the start of source 0.
+        offset: usize,
+    },
+    /// Source 0, which is contiguous, with another shape of as many elements.
+    Reshape {
+        /// The new shape.
+        ne: [usize; 4],
+    },
+    /// Source 0 with its axes exchanged: axis `i` of the source becomes axis `axes[i]`.
+    Permute {
+        /// Where each axis goes.
+        axes: [u8; 4],
+    },
+    /// Source 0 with its first two axes exchanged.
+    Transpose,
+    /// Rows of source 0 picked by the indices in source 1, as f32 (i32 rows stay i32).
+    GetRows,
+    /// Writes each row of source 0 to the row of source 2 that source 1 names, converting the type.
+    SetRows,
+    /// Writes source 0 into source 1, element by element in row-major order, converting the type.
+    Cpy,
+    /// A contiguous copy of source 0 with the shape `ne`.
+    Cont {
+        /// Shape of the copy; as many elements as source 0 has.
+        ne: [usize; 4],
+    },
+    /// `dst[i, j] = Σ_k src0[k, i] · src1[k, j]`, source 0 broadcast over the outer axes of source 1.
+    MulMat,
+    /// [`Op::MulMat`] with the matrix of source 0 that the ids in source 2 pick for each column.
+    MulMatId,
+    /// `src0 + src1`, source 1 broadcast.
+    Add,
+    /// `src0 - src1`, source 1 broadcast.
+    Sub,
+    /// `src0 · src1`, source 1 broadcast.
+    Mul,
+    /// `src0 / src1`, source 1 broadcast.
+    Div,
+    /// `src0 · scale + bias`.
+    Scale {
+        /// Factor.
+        scale: f32,
+        /// Added after scaling.
+        bias: f32,
+        /// The result overwrites source 0 and shares its memory.
+        in_place: bool,
+    },
+    /// Source 0 repeated to fill the shape `ne`.
+    Repeat {
+        /// Shape of the result; a multiple of the source's in every dimension.
+        ne: [usize; 4],
+    },
+    /// Source 0 followed by source 1 along one axis.
+    Concat {
+        /// The axis.
+        dim: u8,
+    },
+    /// Each row minus its mean, divided by `sqrt(variance + eps)`.
+    Norm {
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// Each row divided by `sqrt(mean of squares + eps)`.
+    RmsNorm {
+        /// Added to the mean of squares.
+        eps: f32,
+    },
+    /// `softmax(src0 · scale + slope · mask)` over rows; source 1 is the optional mask, source 2 the optional sinks.
+    SoftMax {
+        /// Factor before the exponential.
+        scale: f32,
+        /// Largest ALiBi bias; 0 turns the slopes off (slope 1).
+        max_bias: f32,
+    },
+    /// Rotary position embedding; source 1 holds positions, source 2 optional frequency factors.
+    Rope(Rope),
+    /// Attention of q (source 0) over k and v (1, 2) with optional mask (3) and sinks (4).
+    FlashAttn(FlashAttn),
+    /// The sum of each row.
+    SumRows,
+    /// The indices that sort each row.
+    Argsort {
+        /// Which end comes first.
+        order: SortOrder,
+    },
+    /// Every element held to `[min, max]`.
+    Clamp {
+        /// Lower bound.
+        min: f32,
+        /// Upper bound.
+        max: f32,
+    },
+    /// `x²`.
+    Sqr,
+    /// `sin x`.
+    Sin,
+    /// An element-wise function.
+    Unary(Unary),
+    /// A gated unit: `act(a) · b`, where `a` and `b` are two sources or the halves of one source's rows.
+    Glu {
+        /// The activation.
+        glu: Glu,
+        /// With one source: the gate is the second half. With two it is always the first of them.
+        swapped: bool,
+    },
+    /// Depth-wise causal convolution of the rows of source 0 with the kernels in source 1.
+    SsmConv,
+    /// Gated delta rule over `q, k, v, g, beta, state`; the result holds the attention rows, then the state snapshots.
+    GatedDeltaNet {
+        /// How many of the last states are kept; slot 0 is the newest.
+        snapshots: u32,
+    },
+}
+
+impl Op {
+    /// Which operation this is.
+    pub const fn kind(&self) -> OpKind {
+        match self {
+            Self::None => OpKind::None,
+            Self::View { .. } => OpKind::View,
+            Self::Reshape { .. } => OpKind::Reshape,
+            Self::Permute { .. } => OpKind::Permute,
+            Self::Transpose => OpKind::Transpose,
+            Self::GetRows => OpKind::GetRows,
+            Self::SetRows => OpKind::SetRows,
+            Self::Cpy => OpKind::Cpy,
+            Self::Cont { .. } => OpKind::Cont,
+            Self::MulMat => OpKind::MulMat,
+            Self::MulMatId => OpKind::MulMatId,
+            Self::Add => OpKind::Add,
+            Self::Sub => OpKind::Sub,
+            Self::Mul => OpKind::Mul,
+            Self::Div => OpKind::Div,
+            Self::Scale { .. } => OpKind::Scale,
+            Self::Repeat { .. } => OpKind::Repeat,
+            Self::Concat { .. } => OpKind::Concat,
+            Self::Norm { .. } => OpKind::Norm,
+            Self::RmsNorm { .. } => OpKind::RmsNorm,
+            Self::SoftMax { .. } => OpKind::SoftMax,
+            Self::Rope(_) => OpKind::Rope,
+            Self::FlashAttn(_) => OpKind::FlashAttn,
+            Self::SumRows => OpKind::SumRows,
+            Self::Argsort { .. } => OpKind::Argsort,
+            Self::Clamp { .. } => OpKind::Clamp,
+            Self::Sqr => OpKind::Sqr,
+            Self::Sin => OpKind::Sin,
+            Self::Unary(Unary::Tanh) => OpKind::Tanh,
+            Self::Unary(Unary::Sigmoid) => OpKind::Sigmoid,
+            Self::Unary(Unary::Gelu) => OpKind::Gelu,
+            Self::Unary(Unary::Silu) => OpKind::Silu,
+            Self::Unary(Unary::Softplus) => OpKind::Softplus,
+            Self::Glu { glu: Glu::Geglu, .. } => OpKind::Geglu,
+            Self::Glu { glu: Glu::Swiglu, .. } => OpKind::Swiglu,
+            Self::SsmConv => OpKind::SsmConv,
+            Self::GatedDeltaNet { .. } => OpKind::GatedDeltaNet,
+        }
+    }
+}

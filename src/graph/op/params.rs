@@ -1,0 +1,88 @@
+//! Parameters of operations that have more than one or two.
+
+/// Parameters of [`Op::Rope`](super::Op::Rope); YaRN as in Peng et al. 2023, arXiv 2309.00071.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// Elements of each row that turn; even.
+    pub n_dims: u32,
+    /// Which elements form a pair.
+    pub mode: RopeMode,
+    /// Context length of the original training, for YaRN.
+    pub n_ctx_orig: u32,
+    /// Base of the frequencies.
+    pub freq_base: f32,
+    /// Factor on positions.
+    pub freq_scale: f32,
+    /// YaRN: how much to extrapolate; 0 turns YaRN off.
+    pub ext_factor: f32,
+    /// Factor on the result.
+    pub attn_factor: f32,
+    /// YaRN: rotations below which a dimension is extrapolated.
+    pub beta_fast: f32,
+    /// YaRN: rotations above which a dimension is interpolated.
+    pub beta_slow: f32,
+}
+
+/// How [`Op::Rope`](super::Op::Rope) pairs the elements of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeMode {
+    /// Neighbours: `(0, 1), (2, 3), …`.
+    Normal,
+    /// Halves: `(0, n/2), (1, n/2 + 1), …`.
+    Neox,
+}
+
+/// Parameters of [`Op::FlashAttn`](super::Op::FlashAttn).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlashAttn {
+    /// Factor on `q · k`.
+    pub scale: f32,
+    /// Largest ALiBi bias; 0 turns the slopes off (slope 1).
+    pub max_bias: f32,
+    /// `s ← cap · tanh(s / cap)` before the mask; 0 turns it off.
+    pub logit_softcap: f32,
+    /// Precision the caller asks for.
+    pub precision: Precision,
+}
+
+/// Precision of a product's accumulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Whatever is fastest.
+    Default,
+    /// At least f32.
+    F32,
+}
+
+/// Order of [`Op::Argsort`](super::Op::Argsort).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortOrder {
+    /// Smallest first.
+    Ascending,
+    /// Largest first.
+    Descending,
+}
+
+/// Element-wise functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unary {
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `x · Φ(x)` by its tanh approximation (Hendrycks and Gimpel 2016, arXiv 1606.08415).
+    Gelu,
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// `ln(1 + e^x)`; `x` itself above 20, where f32 cannot tell the difference.
+    Softplus,
+}
+
+/// Activations of gated units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Glu {
+    /// [`Unary::Gelu`].
+    Geglu,
+    /// [`Unary::Silu`].
+    Swiglu,
+}

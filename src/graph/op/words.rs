@@ -1,0 +1,88 @@
+//! Parameters as ggml stores them.
+
+use super::{Glu, Op, Precision, RopeMode, SortOrder, Unary};
+
+/// Length of [`Op::words`].
+pub const PARAM_WORDS: usize = 16;
+
+impl Op {
+    /// The parameters as the 32-bit words that ggml stores beside an operation (floats by their bits), trailing zeros
+    /// included. Shapes, strides and view offsets of whole tensors are not parameters and are not part of it, except
+    /// for the offset of a view.
+    pub fn words(&self) -> [u32; PARAM_WORDS] {
+        let mut words = [0; PARAM_WORDS];
+        let mut put = |values: &[u32]| words[..values.len()].copy_from_slice(values);
+        match *self {
+            Self::None
+            | Self::Reshape { .. }
+            | Self::Transpose
+            | Self::GetRows
+            | Self::SetRows
+            | Self::Cpy
+            | Self::Cont { .. }
+            | Self::MulMat
+            | Self::MulMatId
+            | Self::Add
+            | Self::Sub
+            | Self::Mul
+            | Self::Div
+            | Self::Repeat { .. }
+            | Self::SumRows
+            | Self::Sqr
+            | Self::Sin
+            | Self::SsmConv => {}
+            Self::View { offset, .. } => put(&[offset as u32, (offset as u64 >> 32) as u32]),
+            Self::Permute { axes } => put(&axes.map(u32::from)),
+            Self::Scale { scale, bias, in_place: _ } => put(&[scale.to_bits(), bias.to_bits()]),
+            Self::Concat { dim } => put(&[dim.into()]),
+            Self::Norm { eps } | Self::RmsNorm { eps } => put(&[eps.to_bits()]),
+            Self::SoftMax { scale, max_bias } => put(&[scale.to_bits(), max_bias.to_bits()]),
+            Self::Rope(rope) => put(&[
+                0,
+                rope.n_dims,
+                match rope.mode {
+                    RopeMode::Normal => 0,
+                    RopeMode::Neox => 2,
+                },
+                0,
+                rope.n_ctx_orig,
+                rope.freq_base.to_bits(),
+                rope.freq_scale.to_bits(),
+                rope.ext_factor.to_bits(),
+                rope.attn_factor.to_bits(),
+                rope.beta_fast.to_bits(),
+                rope.beta_slow.to_bits(),
+            ]),
+            Self::FlashAttn(attn) => put(&[
+                attn.scale.to_bits(),
+                attn.max_bias.to_bits(),
+                attn.logit_softcap.to_bits(),
+                match attn.precision {
+                    Precision::Default => 0,
+                    Precision::F32 => 10,
+                },
+            ]),
+            Self::Argsort { order } => put(&[match order {
+                SortOrder::Ascending => 0,
+                SortOrder::Descending => 1,
+            }]),
+            Self::Clamp { min, max } => put(&[min.to_bits(), max.to_bits()]),
+            Self::Unary(unary) => put(&[match unary {
+                Unary::Tanh => 4,
+                Unary::Sigmoid => 7,
+                Unary::Gelu => 8,
+                Unary::Silu => 10,
+                Unary::Softplus => 15,
+            }]),
+            Self::Glu { glu, swapped } => put(&[
+                match glu {
+                    Glu::Geglu => 1,
+                    Glu::Swiglu => 2,
+                },
+                swapped.into(),
+            ]),
+            Self::GatedDeltaNet { snapshots } => put(&[snapshots]),
+        }
+        words
+    }
+}
