@@ -2,7 +2,7 @@
 
 use super::memory::{Values, View};
 use super::norm::{Norm, norm};
-use super::{attention, elementwise, matmul, recurrent, reduce, rope, rows};
+use super::{attention, elementwise, linear, matmul, norm as norms, recurrent, reduce, rope, rows, sums, train};
 use crate::device::DeviceError;
 use crate::graph::Op;
 
@@ -84,6 +84,14 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let [a, b, ids] = sources.take()?;
             return Ok(vec![matmul::mul_mat_id(a, b, ids)?]);
         }
+        Op::OutProd => {
+            let [a, b] = sources.take()?;
+            linear::out_prod(a, b)
+        }
+        Op::SolveTri => {
+            let [a, b] = sources.take()?;
+            linear::solve_tri(a, b)
+        }
         Op::Add => binary(|a, b| a + b)?,
         Op::Sub => binary(|a, b| a - b)?,
         Op::Mul => binary(|a, b| a * b)?,
@@ -108,6 +116,8 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let [a] = sources.take()?;
             norm(Norm { centred: false, eps }, a, None, None)
         }
+        Op::L2Norm { eps } => norms::l2_norm(sources.take::<1>()?[0], eps),
+        Op::GroupNorm { groups, eps } => norms::group_norm(sources.take::<1>()?[0], groups, eps),
         Op::SoftMax { scale, max_bias } => {
             let [a] = sources.take()?;
             reduce::soft_max(a, sources.optional(1), sources.optional(2), scale, max_bias)
@@ -128,6 +138,15 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let [a] = sources.take()?;
             return Ok(vec![Values::Int(reduce::argsort(a, order))]);
         }
+        Op::Sum => sums::sum(sources.take::<1>()?[0]),
+        Op::Mean => sums::mean(sources.take::<1>()?[0]),
+        Op::CumSum => sums::cumsum(sources.take::<1>()?[0]),
+        Op::CountEqual => {
+            let [a, b] = sources.take()?;
+            return Ok(vec![Values::Int(vec![sums::count_equal(a, b)])]);
+        }
+        Op::Argmax => return Ok(vec![Values::Int(reduce::argmax(sources.take::<1>()?[0]))]),
+        Op::TopK { k } => return Ok(vec![Values::Int(reduce::top_k(sources.take::<1>()?[0], k))]),
         Op::Clamp { min, max } => {
             let [a] = sources.take()?;
             elementwise::map(a, |x| elementwise::hold(x, min, max))
@@ -148,6 +167,35 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let kept = recurrent::kept(snapshots, inputs[2].ne());
             let result = recurrent::gated_delta_net(inputs, kept);
             return Ok(vec![Values::Float(result.attention), Values::Float(result.snapshots)]);
+        }
+        Op::GetRowsBack { rows } => {
+            let [grad, ids] = sources.take()?;
+            train::get_rows_back(grad, ids, rows)?
+        }
+        Op::RepeatBack { ne } => sums::repeat_back(sources.take::<1>()?[0], ne),
+        Op::RmsNormBack { eps } => {
+            let [grad, x] = sources.take()?;
+            train::rms_norm_back(grad, x, eps)
+        }
+        Op::SoftMaxBack { scale, max_bias: _ } => {
+            let [grad, y] = sources.take()?;
+            train::soft_max_back(grad, y, scale)
+        }
+        Op::CrossEntropyLoss => {
+            let [logits, labels] = sources.take()?;
+            vec![train::cross_entropy_loss(logits, labels)]
+        }
+        Op::CrossEntropyLossBack => {
+            let [grad, logits, labels] = sources.take()?;
+            train::cross_entropy_loss_back(grad, logits, labels)
+        }
+        Op::OptStepAdamW => {
+            let [a, grad, m, v, parameters] = sources.take()?;
+            return Ok(train::adamw([a, grad, m, v], parameters).map(Values::Float).into());
+        }
+        Op::OptStepSgd => {
+            let [a, grad, parameters] = sources.take()?;
+            train::sgd(a, grad, parameters)
         }
     };
     Ok(vec![Values::Float(floats)])

@@ -100,7 +100,8 @@ impl<'a> Loader<'a> {
             let [attention, states] = self.delta_net_parts(node, snapshots)?;
             vec![self.span_at(id, 0, attention)?, self.span_at(id, attention.extent(), states)?]
         } else {
-            vec![self.span(id)?]
+            let updates = node.kind().updates().iter().filter_map(|&slot| node.src(slot));
+            std::iter::once(id).chain(updates).map(|id| self.span(id)).collect::<Result<_, _>>()?
         };
         Ok(Some(Step { kernel: Kernel::Op(*node.op()), reads, writes }))
     }

@@ -6,6 +6,7 @@
 mod attention;
 mod elementwise;
 mod evaluate;
+mod linear;
 mod load;
 mod matmul;
 mod memory;
@@ -16,6 +17,8 @@ mod recurrent;
 mod reduce;
 mod rope;
 mod rows;
+mod sums;
+mod train;
 
 use crate::device::{Device, DeviceError, DeviceInfo, Program};
 use crate::fusion::{FusionConfig, FusionState};

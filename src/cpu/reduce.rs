@@ -34,6 +34,37 @@ pub(super) fn argsort(a: &View, order: SortOrder) -> Vec<i64> {
     out
 }
 
+/// The index of the largest element of each row, in the order of [`argsort`].
+pub(super) fn argmax(a: &View) -> Vec<i64> {
+    let ne = a.ne();
+    let mut out = vec![0; ne[1]];
+    parallel::rows(&mut out, 1, ne[0], |row, out| {
+        let values = a.row([row, 0, 0]);
+        let larger = |best: usize, (at, &x): (usize, &f32)| if compare(x, values[best]).is_gt() { at } else { best };
+        out[0] = values.iter().enumerate().fold(0, larger) as i64;
+    });
+    out
+}
+
+/// The first `k` indices of a descending [`argsort`] of each row.
+pub(super) fn top_k(a: &View, k: usize) -> Vec<i64> {
+    let ne = a.ne();
+    let mut out = vec![0; k * a.layout().rows()];
+    parallel::rows(&mut out, k, ne[0] * 8, |row, out| {
+        let values = a.row(unravel(row, ne));
+        // A total order: equals by their index.
+        let order = |x: &usize, y: &usize| compare(values[*y], values[*x]).then(x.cmp(y));
+        let mut indices: Vec<usize> = (0..ne[0]).collect();
+        if k < ne[0] {
+            indices.select_nth_unstable_by(k, order);
+            indices.truncate(k);
+        }
+        indices.sort_unstable_by(order);
+        out.iter_mut().zip(indices).for_each(|(out, index)| *out = index as i64);
+    });
+    out
+}
+
 fn compare(x: f32, y: f32) -> Ordering {
     x.partial_cmp(&y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
 }

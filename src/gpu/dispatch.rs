@@ -296,6 +296,11 @@ impl Encoder<'_> {
         self
     }
 
+    /// What [`Encoder::workgroup`] was given.
+    pub const fn threads_per_group(&self) -> usize {
+        self.dispatch.workgroup as usize
+    }
+
     /// One thread per element of `count`; the source finds its index by `thread_index(workgroup_id, num_workgroups,
     /// local_index)` and stops at the parameter `count`.
     #[must_use]
@@ -353,5 +358,13 @@ impl Encoder<'_> {
             self
         };
         this.error.map_or(Ok(this.dispatch), Err)
+    }
+
+    /// The dispatch, for a node that needs no other.
+    ///
+    /// # Errors
+    /// See [`Encoder::finish`].
+    pub fn single(self) -> Result<Vec<Dispatch>, DeviceError> {
+        Ok(vec![self.finish()?])
     }
 }

@@ -1,7 +1,7 @@
 //! From groups to dispatches: who encodes what.
 
 use super::dispatch::{Context, Dispatch};
-use super::ops::{attention, elementwise, matmul, norm, recurrent, rope, rows, sort};
+use super::ops::{attention, elementwise, linear, matmul, norm, recurrent, reduce, rope, rows, sort, train};
 use crate::device::DeviceError;
 use crate::fusion::FusionId;
 use crate::graph::{Op, OpKind, TensorId};
@@ -57,6 +57,24 @@ fn single(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError
         Op::Repeat { .. } => rows::repeat(cx, node),
         Op::Concat { dim } => rows::concat(cx, node, dim),
         Op::SumRows => rows::sum_rows(cx, node),
+        Op::Sum => reduce::sum(cx, node),
+        Op::Mean => reduce::mean(cx, node),
+        Op::CumSum => reduce::cumsum(cx, node),
+        Op::CountEqual => reduce::count_equal(cx, node),
+        Op::Argmax => reduce::argmax(cx, node),
+        Op::TopK { .. } => sort::top_k(cx, node),
+        Op::L2Norm { eps } => reduce::l2_norm(cx, node, eps),
+        Op::GroupNorm { groups, eps } => reduce::group_norm(cx, node, groups, eps),
+        Op::OutProd => linear::out_prod(cx, node),
+        Op::SolveTri => linear::solve_tri(cx, node),
+        Op::GetRowsBack { .. } => train::get_rows_back(cx, node),
+        Op::RepeatBack { .. } => reduce::repeat_back(cx, node),
+        Op::RmsNormBack { eps } => train::rms_norm_back(cx, node, eps),
+        Op::SoftMaxBack { scale, max_bias: _ } => train::soft_max_back(cx, node, scale),
+        Op::CrossEntropyLoss => train::cross_entropy_loss(cx, node),
+        Op::CrossEntropyLossBack => train::cross_entropy_loss_back(cx, node),
+        Op::OptStepAdamW => train::opt_step_adamw(cx, node),
+        Op::OptStepSgd => train::opt_step_sgd(cx, node),
         Op::MulMat => matmul::mul_mat(cx, node),
         Op::MulMatId => matmul::mul_mat_id(cx, node),
         Op::Norm { .. } | Op::RmsNorm { .. } => norm::norm(cx, &[node]),

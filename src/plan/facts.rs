@@ -20,6 +20,8 @@ pub(super) struct Facts {
     pub movable: bool,
     /// Where its result goes.
     pub result: Memory,
+    /// Further sources that it updates, each element read before the same one is written.
+    pub updates: &'static [usize],
 }
 
 /// The facts about a kind.
@@ -40,6 +42,8 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         | OpKind::Repeat
         | OpKind::Norm
         | OpKind::RmsNorm
+        | OpKind::L2Norm
+        | OpKind::GroupNorm
         | OpKind::Rope
         | OpKind::SumRows
         | OpKind::Clamp
@@ -51,6 +55,21 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         | OpKind::Geglu
         | OpKind::Swiglu
         | OpKind::SsmConv => (true, Memory::Own),
+        OpKind::OptStepAdamW | OpKind::OptStepSgd => (false, Memory::InPlace(0)),
+        OpKind::Sum
+        | OpKind::Mean
+        | OpKind::CumSum
+        | OpKind::CountEqual
+        | OpKind::Argmax
+        | OpKind::TopK
+        | OpKind::OutProd
+        | OpKind::SolveTri
+        | OpKind::GetRowsBack
+        | OpKind::RepeatBack
+        | OpKind::RmsNormBack
+        | OpKind::SoftMaxBack
+        | OpKind::CrossEntropyLoss
+        | OpKind::CrossEntropyLossBack => (false, Memory::Own),
         OpKind::Concat
         | OpKind::SoftMax
         | OpKind::FlashAttn
@@ -59,15 +78,30 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         | OpKind::Sin
         | OpKind::GatedDeltaNet => (false, Memory::Own),
     };
-    Facts { movable, result }
+    Facts { movable, result, updates: kind.updates() }
+}
+
+/// The sources whose memory an operation writes beside that of its result.
+pub(super) fn updated(tensor: &Tensor) -> impl Iterator<Item = TensorId> + '_ {
+    updated_slots(tensor).map(|(_, source)| source)
+}
+
+/// The same with their slots.
+pub(super) fn updated_slots(tensor: &Tensor) -> impl Iterator<Item = (usize, TensorId)> + '_ {
+    facts(tensor.kind()).updates.iter().filter_map(|&slot| Some((slot, tensor.src(slot)?)))
 }
 
 /// The sources that an operation reads: all but one that it only overwrites.
 pub(super) fn reads(tensor: &Tensor) -> impl Iterator<Item = TensorId> + '_ {
+    read_slots(tensor).map(|(_, source)| source)
+}
+
+/// The same with their slots.
+pub(super) fn read_slots(tensor: &Tensor) -> impl Iterator<Item = (usize, TensorId)> + '_ {
     let over = match facts(tensor.kind()).result {
         Memory::Over(slot) => Some(slot),
         Memory::Own | Memory::InPlace(_) => None,
     };
     let slots = tensor.source_slots().iter().enumerate();
-    slots.filter(move |(slot, _)| Some(*slot) != over).filter_map(|(_, source)| *source)
+    slots.filter(move |(slot, _)| Some(*slot) != over).filter_map(|(slot, source)| Some((slot, (*source)?)))
 }

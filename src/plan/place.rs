@@ -5,6 +5,7 @@
 //! writes at the same moment.
 
 use super::arena::{Arenas, Block};
+use super::facts::updated;
 use super::{Group, Leaves, Limits, Place, Placement, PlanError, Slot};
 use crate::graph::{Graph, LeafKind, TensorId};
 use std::collections::BTreeSet;
@@ -90,8 +91,9 @@ fn leaf_slots(graph: &Graph, leaves: &Leaves, limits: &Limits) -> Result<Vec<Opt
 /// Order and moments follow from who owns which memory, so that no leaf that is written may lie where another one does.
 fn check_written(graph: &Graph, slots: &[Option<Slot>]) -> Result<(), PlanError> {
     let name = |id: TensorId| graph.tensor(id).name().to_owned();
-    let writers = graph.nodes().iter().filter(|&&id| !graph.tensor(id).is_silent());
-    let written: BTreeSet<TensorId> = writers.map(|&id| graph.root(id)).collect();
+    let writers = graph.nodes().iter().copied().filter(|&id| !graph.tensor(id).is_silent());
+    let written = writers.flat_map(|id| std::iter::once(id).chain(updated(graph.tensor(id))));
+    let written: BTreeSet<TensorId> = written.map(|id| graph.root(id)).collect();
     for &id in &written {
         let Some(slot) = slots[id.index()] else { continue };
         let meets = |other: &&TensorId| **other != id && slots[other.index()].is_some_and(|other| other.meets(&slot));

@@ -1,6 +1,6 @@
 //! The proof that no kernel overwrites what it still reads, from where everything lies.
 
-use super::facts::{Memory, facts, reads};
+use super::facts::{Memory, facts, read_slots, updated_slots};
 use super::{Group, Placement, Slot};
 use crate::graph::{Graph, TensorId};
 
@@ -11,7 +11,7 @@ pub enum Fault {
     Overlap {
         /// Position of the group.
         group: usize,
-        /// The node that writes.
+        /// The node that writes, or the source that it updates.
         written: TensorId,
         /// What else lies there.
         other: TensorId,
@@ -49,39 +49,57 @@ fn prove_group(graph: &Graph, placement: &Placement, at: usize, group: &Group) -
     let slot = |node: TensorId, tensor: TensorId| {
         placement.slot(graph, tensor).ok_or(Fault::Unstored { group: at, node, tensor })
     };
-    let written: Vec<(TensorId, Slot)> = group.stored().map(|id| Ok((id, slot(id, id)?))).collect::<Result<_, _>>()?;
+    let mut written: Vec<Written> = Vec::new();
+    for id in group.stored() {
+        written.push(Written { id, update: None, slot: slot(id, id)? });
+    }
+    for &node in &group.nodes {
+        for (update, id) in graph.get(node).into_iter().flat_map(updated_slots) {
+            written.push(Written { id, update: Some(update), slot: slot(node, id)? });
+        }
+    }
     for &node in &group.nodes {
         let tensor = graph.get(node).ok_or(Fault::Unstored { group: at, node, tensor: node })?;
-        for source in reads(tensor) {
+        for (index, source) in read_slots(tensor) {
             // What a member computes reaches the others inside the kernel.
             if group.nodes.contains(&graph.root(source)) {
                 continue;
             }
             let read = slot(node, source)?;
-            let meets = |(_, result): &&(TensorId, Slot)| {
-                result.meets(&read) && !in_place(graph, group, source, [result, &read])
+            let meets = |written: &&Written| {
+                written.slot.meets(&read) && !in_place(graph, group, written, (index, source), &read)
             };
-            if let Some(&(id, _)) = written.iter().find(meets) {
-                return Err(Fault::Overlap { group: at, written: id, other: source });
+            if let Some(written) = written.iter().find(meets) {
+                return Err(Fault::Overlap { group: at, written: written.id, other: source });
             }
         }
     }
-    for (index, (id, slot)) in written.iter().enumerate() {
-        if let Some(&(other, _)) = written[..index].iter().find(|(_, other)| other.meets(slot)) {
-            return Err(Fault::Overlap { group: at, written: *id, other });
+    for (index, one) in written.iter().enumerate() {
+        if let Some(other) = written[..index].iter().find(|other| other.slot.meets(&one.slot)) {
+            return Err(Fault::Overlap { group: at, written: one.id, other: other.id });
         }
     }
     Ok(())
 }
 
+/// Memory that a group writes.
+struct Written {
+    /// The node whose result it is, or the source that is updated.
+    id: TensorId,
+    /// The slot of that source.
+    update: Option<usize>,
+    slot: Slot,
+}
+
 /// Whether a lone operation that may work in place does so on exactly its own source.
-fn in_place(graph: &Graph, group: &Group, source: TensorId, [written, read]: [&Slot; 2]) -> bool {
+fn in_place(graph: &Graph, group: &Group, written: &Written, (index, source): (usize, TensorId), read: &Slot) -> bool {
     let &[node] = group.nodes.as_slice() else { return false };
+    if let Some(update) = written.update {
+        return index == update;
+    }
     let (result, given) = (graph.tensor(node), graph.tensor(source));
     match facts(result.kind()).result {
-        Memory::InPlace(slot) => {
-            result.src(slot) == Some(source) && written == read && result.layout() == given.layout()
-        }
+        Memory::InPlace(slot) => slot == index && written.slot == *read && result.layout() == given.layout(),
         Memory::Own | Memory::Over(_) => false,
     }
 }

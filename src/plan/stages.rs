@@ -1,6 +1,6 @@
 //! Which consecutive groups may run at the same time.
 
-use super::facts::reads;
+use super::facts::{reads, updated};
 use super::touched::{Access, Touched};
 use super::{Group, Placement, Slot};
 use crate::graph::Graph;
@@ -16,9 +16,10 @@ struct Traffic {
 impl Traffic {
     fn of(graph: &Graph, placement: &Placement, group: &Group) -> Self {
         let sources = group.nodes.iter().flat_map(|&id| reads(graph.tensor(id)));
+        let updates = group.nodes.iter().flat_map(|&id| updated(graph.tensor(id)));
         Self {
             reads: sources.filter_map(|id| placement.slot(graph, id)).collect(),
-            writes: group.stored().filter_map(|id| placement.slot(graph, id)).collect(),
+            writes: group.stored().chain(updates).filter_map(|id| placement.slot(graph, id)).collect(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Who touches which memory, before anything has an address: by the tensors that own it.
 
+use super::facts::updated;
 use crate::graph::{Graph, TensorId};
 
 /// What running some nodes together touches, by the roots of the memory.
@@ -10,11 +11,12 @@ pub(super) struct Access {
 
 impl Access {
     pub(super) fn of(graph: &Graph, nodes: &[TensorId]) -> Self {
-        let written = nodes.iter().filter(|&&id| !graph.tensor(id).kind().is_view());
+        let written = nodes.iter().copied().filter(|&id| !graph.tensor(id).kind().is_view());
+        let updated = nodes.iter().flat_map(|&id| updated(graph.tensor(id)));
         let sources = nodes.iter().flat_map(|&id| graph.tensor(id).sources()).map(|source| graph.root(source));
         Self {
             reads: sources.filter(|root| !nodes.contains(root)).collect(),
-            writes: written.map(|&id| graph.root(id)).collect(),
+            writes: written.chain(updated).map(|id| graph.root(id)).collect(),
         }
     }
 }

@@ -4,6 +4,7 @@ mod accepts;
 mod order;
 mod random;
 mod refuses;
+mod refuses_reductions;
 mod views;
 
 use wgfuse::graph::{DType, FlashAttn, Graph, LeafKind, Precision, Rope, RopeMode, TensorId};
@@ -20,7 +21,7 @@ enum Form {
 
 /// A source of an operation.
 #[derive(Clone, Copy, Debug)]
-struct Source {
+pub struct Source {
     dtype: DType,
     ne: [usize; 4],
     form: Form,

@@ -141,7 +141,8 @@ fn memory_holds(graph: &Graph, plan: &Plan) {
                     "group {at}: {source:?} is gone when {node:?} reads it"
                 );
                 let overwritten = matches!((kind, index), (OpKind::SetRows, 2) | (OpKind::Cpy, 1));
-                let in_place = kind == OpKind::Scale && slot(node) == read;
+                let in_place = (kind == OpKind::Scale && slot(node) == read)
+                    || (matches!((kind, index), (OpKind::OptStepAdamW | OpKind::OptStepSgd, 0)) && slot(node) == read);
                 for &written in &stored {
                     let apart = !slot(written).meets(&read);
                     assert!(apart || overwritten || in_place, "group {at}: {written:?} overwrites {source:?}");
@@ -151,6 +152,16 @@ fn memory_holds(graph: &Graph, plan: &Plan) {
         for (index, &id) in stored.iter().enumerate() {
             assert!(stored[..index].iter().all(|&other| !slot(other).meets(&slot(id))), "group {at}: results overlap");
             memory.write(slot(id), graph.root(id));
+        }
+        // AdamW writes its moments, too, and reads nothing else there.
+        for &node in group.nodes.iter().filter(|&&node| graph.tensor(node).kind() == OpKind::OptStepAdamW) {
+            let sources: Vec<TensorId> = graph.tensor(node).sources().collect();
+            for moment in [2, 3] {
+                let others = sources.iter().enumerate().filter(|(index, _)| *index != moment);
+                let mut met = others.filter(|(_, other)| slot(**other).meets(&slot(sources[moment])));
+                assert_eq!(met.next(), None, "group {at}: a moment lies on another source");
+                memory.write(slot(sources[moment]), graph.root(sources[moment]));
+            }
         }
     }
     for &id in graph.nodes().iter().chain(graph.leaves()) {

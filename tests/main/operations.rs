@@ -3,8 +3,14 @@
 mod attention;
 mod differences;
 mod elementwise;
+mod gradients;
+mod group_norms;
+mod linear;
 mod movement;
 mod products;
 pub mod recurrent;
 mod reductions;
 mod rope;
+mod sorts;
+mod sums;
+mod training;

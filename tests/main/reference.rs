@@ -1,5 +1,8 @@
 //! What every operation computes, from its definition, in f64 and as naively as possible; and how far off a device may be.
 
+mod reduce;
+mod train;
+
 use crate::numbers::{Nd, indices};
 use std::collections::HashMap;
 use std::f64::consts::{PI, TAU};
@@ -47,6 +50,14 @@ impl Tolerance {
             OpKind::None | OpKind::View | OpKind::Reshape | OpKind::Permute | OpKind::Transpose => return Self::EXACT,
             OpKind::GetRows | OpKind::SetRows | OpKind::Cpy | OpKind::Cont => return Self::EXACT,
             OpKind::Repeat | OpKind::Concat | OpKind::Argsort | OpKind::Clamp => return Self::EXACT,
+            OpKind::Argmax | OpKind::TopK | OpKind::CountEqual => return Self::EXACT,
+            OpKind::Sum | OpKind::Mean | OpKind::CumSum | OpKind::RepeatBack | OpKind::GetRowsBack => {
+                Self::new(5e-6, 1e-12)
+            }
+            OpKind::L2Norm | OpKind::GroupNorm | OpKind::RmsNormBack => Self::new(5e-6, 1e-12),
+            OpKind::SoftMaxBack | OpKind::CrossEntropyLoss | OpKind::CrossEntropyLossBack => Self::new(1e-5, 1e-11),
+            OpKind::OptStepAdamW | OpKind::OptStepSgd => Self::new(1e-5, 1e-11),
+            OpKind::OutProd | OpKind::SolveTri => Self::new(1e-4, 1e-12),
             OpKind::Add | OpKind::Sub | OpKind::Mul | OpKind::Div | OpKind::Scale | OpKind::Sqr => {
                 return Self::of_type(dtype);
             }
@@ -73,8 +84,10 @@ impl Tolerance {
             let all = sources.and(Self::of(tensor.kind(), tensor.dtype()));
             of.insert(node, all);
             // What is written into a leaf makes that leaf as inexact.
-            let root = graph.root(node);
-            of.insert(root, known(&of, root).or(all));
+            for written in [node].into_iter().chain(updated(tensor).map(|(_, source)| source)) {
+                let root = graph.root(written);
+                of.insert(root, known(&of, root).or(all));
+            }
         }
         known(&of, id)
     }
@@ -116,15 +129,28 @@ impl<'a> Memory<'a> {
             let sources: Vec<Option<Nd>> =
                 tensor.source_slots().iter().map(|source| source.map(|id| self.read(id))).collect();
             let result = evaluate(tensor, &sources);
-            let (root, start) = self.locate(id);
-            let size = self.graph.tensor(root).layout().elements();
-            let elements = self.roots.entry(root).or_insert_with(|| vec![f64::NAN; size]);
-            for (at, value) in indices(result.ne).zip(result.all) {
-                elements[start + element(tensor.layout(), at)] = value;
+            self.write(id, result);
+            for (slot, source) in updated(tensor) {
+                self.write(source, train::moment(slot, &sources));
             }
         }
         self
     }
+
+    fn write(&mut self, id: TensorId, values: Nd) {
+        let (root, start) = self.locate(id);
+        let size = self.graph.tensor(root).layout().elements();
+        let elements = self.roots.entry(root).or_insert_with(|| vec![f64::NAN; size]);
+        for (at, value) in indices(values.ne).zip(values.all) {
+            elements[start + element(self.graph.tensor(id).layout(), at)] = value;
+        }
+    }
+}
+
+/// The moments that AdamW updates, and their slots.
+fn updated(tensor: &Tensor) -> impl Iterator<Item = (usize, TensorId)> {
+    let slots: &[usize] = if tensor.kind() == OpKind::OptStepAdamW { &[2, 3] } else { &[] };
+    slots.iter().map(|&slot| (slot, tensor.src(slot).expect("a moment")))
 }
 
 /// Elements from the start of a tensor to one of its elements.
@@ -199,6 +225,24 @@ fn evaluate(tensor: &Tensor, sources: &[Option<Nd>]) -> Nd {
             Nd::from_fn(ne, |[_, i1, i2, i3]| (0..source(0).ne[0]).map(|i0| source(0).at([i0, i1, i2, i3])).sum())
         }
         Op::Argsort { order } => by_row(source(0), |row, _| sorted(row, order)),
+        Op::TopK { k } => reduce::top_k(source(0), k, ne),
+        Op::Argmax => reduce::argmax(source(0), ne),
+        Op::Sum => Nd { ne, all: vec![source(0).all.iter().sum()] },
+        Op::Mean => reduce::mean(source(0), ne),
+        Op::CumSum => reduce::cumsum(source(0)),
+        Op::CountEqual => reduce::count_equal(source(0), source(1)),
+        Op::L2Norm { eps } => reduce::l2_norm(source(0), eps.into()),
+        Op::GroupNorm { groups, eps } => reduce::group_norm(source(0), groups as usize, eps.into()),
+        Op::RepeatBack { .. } => train::repeat_back(source(0), ne),
+        Op::GetRowsBack { .. } => train::get_rows_back(source(0), source(1), ne),
+        Op::RmsNormBack { eps } => train::rms_norm_back(source(0), source(1), eps.into()),
+        Op::SoftMaxBack { scale, max_bias: _ } => train::soft_max_back(source(0), source(1), scale.into()),
+        Op::CrossEntropyLoss => train::cross_entropy_loss(source(0), source(1)),
+        Op::CrossEntropyLossBack => train::cross_entropy_loss_back([0, 1, 2].map(source)),
+        Op::OptStepAdamW => train::adamw([0, 1, 2, 3, 4].map(source)),
+        Op::OptStepSgd => train::sgd([0, 1, 2].map(source)),
+        Op::OutProd => train::out_prod(source(0), source(1), ne),
+        Op::SolveTri => train::solve_tri(source(0), source(1)),
         // Of contradicting bounds the lower one wins; NaN stays NaN.
         Op::Clamp { min, max } => map(&|x| if x.is_nan() { x } else { x.min(max.into()).max(min.into()) }),
         Op::Sqr => map(&|x| x * x),

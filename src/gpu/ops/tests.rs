@@ -139,11 +139,17 @@ fn soft_maxes() {
 
 #[test]
 fn sorts() {
-    for length in [1, 2, 100, 2048, 2049] {
+    for length in [1, 2, 100, 2048, 2049, 5000] {
         for order in [SortOrder::Ascending, SortOrder::Descending] {
             let mut g = Graph::new();
             let x = f32(&mut g, [length, 3, 1, 1]).unwrap();
             let y = g.argsort(x, order).unwrap();
+            check(&mut g, &[y]);
+        }
+        for k in [1, length.div_ceil(2), length] {
+            let mut g = Graph::new();
+            let x = f32(&mut g, [length, 3, 1, 1]).unwrap();
+            let y = g.top_k(x, k).unwrap();
             check(&mut g, &[y]);
         }
     }
@@ -399,4 +405,80 @@ fn heads_without_elements_are_refused() {
     let attn = FlashAttn { scale: 1.0, max_bias: 0.0, logit_softcap: 0.0, precision: Precision::Default };
     let attended = g.flash_attn([q, k, v], None, None, attn).unwrap();
     refuse(&mut g, &[attended]);
+}
+
+#[test]
+fn sums_and_picks() {
+    for wide in [1, 300] {
+        let ne = [wide, 3, 2, 2];
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let mut g = Graph::new();
+            let x = scattered(&mut g, dtype, ne).unwrap();
+            let sum = g.sum(x).unwrap();
+            check(&mut g, &[sum]);
+        }
+        let mut g = Graph::new();
+        let x = scattered(&mut g, DType::F32, ne).unwrap();
+        let nodes = [
+            g.mean(x).unwrap(),
+            g.repeat_back(x, [1, 3, 2, 1]).unwrap(),
+            g.l2_norm(x, 1e-5).unwrap(),
+            g.group_norm(x, 2, 1e-5).unwrap(),
+        ];
+        let dense = f32(&mut g, ne).unwrap();
+        let dense = [g.l2_norm(dense, 1e-5).unwrap(), g.group_norm(dense, 2, 1e-5).unwrap(), g.cumsum(dense).unwrap()];
+        let matrix = f32(&mut g, [wide, 3, 1, 1]).unwrap();
+        let largest = g.argmax(matrix).unwrap();
+        let [a, b] = [(); 2].map(|()| scattered(&mut g, DType::I32, ne).unwrap());
+        let equal = g.count_equal(a, b).unwrap();
+        for node in nodes.into_iter().chain(dense).chain([largest, equal]) {
+            check(&mut g, &[node]);
+        }
+    }
+}
+
+#[test]
+fn gradients_and_steps() {
+    for wide in [5, 300] {
+        let ne = [wide, 3, 2, 2];
+        let mut g = Graph::new();
+        let [a, b, one] = [ne, ne, [1; 4]].map(|ne| f32(&mut g, ne).unwrap());
+        let ids = input(&mut g, DType::I32, [3, 1, 1, 1]).unwrap();
+        let picked = input(&mut g, DType::BF16, [wide, 3, 1, 1]).unwrap();
+        let nodes = [
+            g.rms_norm_back(a, b, 1e-5).unwrap(),
+            g.soft_max_back(a, b, 2.0, 0.0).unwrap(),
+            g.cross_entropy_loss(a, b).unwrap(),
+            g.cross_entropy_loss_back(one, a, b).unwrap(),
+            g.get_rows_back(picked, ids, 7).unwrap(),
+        ];
+        for node in nodes {
+            check(&mut g, &[node]);
+        }
+        let mut g = Graph::new();
+        let sources = [(); 4].map(|()| scattered(&mut g, DType::F32, ne).unwrap());
+        let dense = [(); 4].map(|()| f32(&mut g, ne).unwrap());
+        let [adamw, sgd] = [7, 2].map(|count| f32(&mut g, [count, 1, 1, 1]).unwrap());
+        for [w, grad, m, v] in [sources, dense] {
+            let node = g.opt_step_adamw(w, grad, [m, v], adamw).unwrap();
+            check(&mut g, &[node]);
+            let node = g.opt_step_sgd(w, grad, sgd).unwrap();
+            check(&mut g, &[node]);
+        }
+    }
+}
+
+#[test]
+fn linear_algebra() {
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let mut g = Graph::new();
+        let a = input(&mut g, dtype, [33, 7, 1, 2]).unwrap();
+        let b = scattered(&mut g, DType::F32, [20, 7, 3, 4]).unwrap();
+        let product = g.out_prod(a, b).unwrap();
+        check(&mut g, &[product]);
+    }
+    let mut g = Graph::new();
+    let (a, b) = (f32(&mut g, [7, 7, 3, 2]).unwrap(), f32(&mut g, [5, 7, 3, 2]).unwrap());
+    let solved = g.solve_tri(a, b).unwrap();
+    check(&mut g, &[solved]);
 }

@@ -1,5 +1,7 @@
 //! Builder methods: one per operation, each of which checks its sources.
 
+mod reduce;
+
 use super::infer::infer;
 use super::tensor::{Layout, LeafKind, MAX_SOURCES, Tensor, TensorId, ViewOf};
 use super::{DType, FlashAttn, Glu, Graph, GraphError, Op, OpKind, Rope, SortOrder, Unary};
@@ -44,6 +46,9 @@ impl Graph {
             };
         }
         let inferred = infer(&op, &given[..sources.len()])?;
+        for slot in op.kind().updates() {
+            self.writable(op.kind(), src[*slot])?;
+        }
         let view = match inferred.shares {
             Some((slot, offset)) => Some(self.shared_memory(op.kind(), src[slot], offset, &inferred.layout)?),
             None => None,
@@ -59,6 +64,15 @@ impl Graph {
         }))
     }
 
+    /// Nothing writes a weight.
+    fn writable(&self, op: OpKind, source: Option<TensorId>) -> Result<(), GraphError> {
+        let root = source.map(|source| self.tensor(self.root(source)));
+        match root.filter(|root| root.leaf == Some(LeafKind::Weight)) {
+            Some(weight) => Err(GraphError::Constant { op, name: weight.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
     fn shared_memory(
         &self,
         op: OpKind,
@@ -72,10 +86,7 @@ impl Graph {
         let available = self.tensor(of.root).layout.extent();
         // A node that is no view but shares memory is one that writes it.
         if !op.is_view() {
-            let root = self.tensor(of.root);
-            if root.leaf == Some(LeafKind::Weight) {
-                return Err(GraphError::Constant { op, name: root.name.clone() });
-            }
+            self.writable(op, Some(source))?;
         }
         let start = of.offset.saturating_add(offset);
         let end = start.saturating_add(layout.extent());
@@ -107,7 +118,7 @@ macro_rules! builders {
                 $(#[doc = $doc])+
                 ///
                 /// # Errors
-                /// When the sources or parameters do not fit; see [`infer`].
+                /// When the sources or parameters do not fit; see [`infer`](crate::graph::infer).
                 pub fn $name(&mut self, $first: TensorId $(, $source: TensorId)* $($(, $parameter: $type)+)?) -> Made {
                     self.push($op, &[Some($first) $(, Some($source))*])
                 }
@@ -115,6 +126,8 @@ macro_rules! builders {
         }
     };
 }
+
+use builders;
 
 builders! {
     /// A window of shape `ne` and byte strides `nb` on `a`, `offset` bytes from its start: [`Op::View`].

@@ -1,6 +1,9 @@
 //! Shape and type rules: what an operation takes and what it gives, in one place.
 
+mod linear;
+mod reduce;
 mod sources;
+mod train;
 
 use super::tensor::{Layout, count};
 use super::{DType, GraphError, Op, OpKind, Tensor};
@@ -120,6 +123,8 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.check(1, n[1] != 0 && i[0].is_multiple_of(n[1]), || format!("columns that divide {}", i[0]))?;
             Inferred::fresh(DType::F32, [m[1], i[0], n[2], 1])
         }
+        Op::OutProd => linear::out_prod(&s),
+        Op::SolveTri => linear::solve_tri(&s),
         Op::Add | Op::Sub | Op::Mul | Op::Div => {
             let [a, b] = s.required(0)?;
             s.float(0)?;
@@ -173,6 +178,8 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             }
             Inferred::fresh(DType::F32, a.ne())
         }
+        Op::L2Norm { eps } => reduce::l2_norm(&s, eps),
+        Op::GroupNorm { groups, eps } => reduce::group_norm(&s, groups, eps),
         Op::Rope(rope) => {
             let [a, pos] = s.required(1)?;
             s.float(0)?;
@@ -222,6 +229,12 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.check(0, a.ne()[0] <= i32::MAX as usize, || "rows that i32 can index".to_owned())?;
             Inferred::fresh(DType::I32, a.ne())
         }
+        Op::Sum => reduce::sum(&s),
+        Op::Mean => reduce::mean(&s),
+        Op::CumSum => reduce::cumsum(&s),
+        Op::CountEqual => reduce::count_equal(&s),
+        Op::Argmax => reduce::argmax(&s),
+        Op::TopK { k } => reduce::top_k(&s, k),
         Op::Clamp { .. } => {
             let [a] = s.required(0)?;
             s.typed(0, DType::F32)?;
@@ -279,6 +292,14 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.parameter(rows.is_some(), "snapshots", snapshots, "a result whose size fits")?;
             Inferred::fresh(DType::F32, [size * heads, rows.unwrap_or(0), 1, 1])
         }
+        Op::GetRowsBack { rows } => train::get_rows_back(&s, rows),
+        Op::RepeatBack { ne } => train::repeat_back(&s, ne),
+        Op::RmsNormBack { eps } => train::rms_norm_back(&s, eps),
+        Op::SoftMaxBack { .. } => train::soft_max_back(&s),
+        Op::CrossEntropyLoss => train::cross_entropy_loss(&s),
+        Op::CrossEntropyLossBack => train::cross_entropy_loss_back(&s),
+        Op::OptStepAdamW => train::opt_step_adamw(&s),
+        Op::OptStepSgd => train::opt_step_sgd(&s),
     }
 }
 

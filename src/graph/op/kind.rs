@@ -32,6 +32,8 @@ op_kinds! {
     Cont = "CONT",
     MulMat = "MUL_MAT",
     MulMatId = "MUL_MAT_ID",
+    OutProd = "OUT_PROD",
+    SolveTri = "SOLVE_TRI",
     Add = "ADD",
     Sub = "SUB",
     Mul = "MUL",
@@ -41,11 +43,19 @@ op_kinds! {
     Concat = "CONCAT",
     Norm = "NORM",
     RmsNorm = "RMS_NORM",
+    L2Norm = "L2_NORM",
+    GroupNorm = "GROUP_NORM",
     SoftMax = "SOFT_MAX",
     Rope = "ROPE",
     FlashAttn = "FLASH_ATTN_EXT",
     SumRows = "SUM_ROWS",
+    Sum = "SUM",
+    Mean = "MEAN",
+    CumSum = "CUMSUM",
+    CountEqual = "COUNT_EQUAL",
+    Argmax = "ARGMAX",
     Argsort = "ARGSORT",
+    TopK = "TOP_K",
     Clamp = "CLAMP",
     Sqr = "SQR",
     Sin = "SIN",
@@ -58,12 +68,25 @@ op_kinds! {
     Swiglu = "SWIGLU",
     SsmConv = "SSM_CONV",
     GatedDeltaNet = "GATED_DELTA_NET",
+    GetRowsBack = "GET_ROWS_BACK",
+    RepeatBack = "REPEAT_BACK",
+    RmsNormBack = "RMS_NORM_BACK",
+    SoftMaxBack = "SOFT_MAX_BACK",
+    CrossEntropyLoss = "CROSS_ENTROPY_LOSS",
+    CrossEntropyLossBack = "CROSS_ENTROPY_LOSS_BACK",
+    OptStepAdamW = "OPT_STEP_ADAMW",
+    OptStepSgd = "OPT_STEP_SGD",
 }
 
 impl OpKind {
     /// Whether the operation only re-reads memory and so needs no kernel ("empty" operations; a leaf is one too).
     pub const fn is_view(self) -> bool {
         matches!(self, Self::None | Self::View | Self::Reshape | Self::Permute | Self::Transpose)
+    }
+
+    /// The sources that the operation updates in place beside the one whose memory its result shares.
+    pub const fn updates(self) -> &'static [usize] {
+        if matches!(self, Self::OptStepAdamW) { &[2, 3] } else { &[] }
     }
 }
 

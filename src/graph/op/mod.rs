@@ -52,6 +52,11 @@ pub enum Op {
     MulMat,
     /// [`Op::MulMat`] with the matrix of source 0 that the ids in source 2 pick for each column.
     MulMatId,
+    /// `dst[i, j] = Σ_k src0[i, k] · src1[j, k]`, source 0 broadcast over the outer axes of source 1.
+    OutProd,
+    /// The `x` for which the lower triangle of source 0 times `x` is source 1, matrix by matrix. A zero on the diagonal
+    /// gives what dividing by it gives.
+    SolveTri,
     /// `src0 + src1`, source 1 broadcast.
     Add,
     /// `src0 - src1`, source 1 broadcast.
@@ -89,6 +94,20 @@ pub enum Op {
         /// Added to the mean of squares.
         eps: f32,
     },
+    /// Each row divided by its length `sqrt(sum of squares)`, or by `eps` if that is larger.
+    L2Norm {
+        /// The least that a row is divided by.
+        eps: f32,
+    },
+    /// Groups of consecutive channels (dimension 2), each group of one batch (dimension 3) minus its mean, divided by
+    /// `sqrt(variance + eps)`: Wu and He 2018, arXiv 1803.08494. Where the number of groups does not divide the
+    /// channels, each but the last takes one more than their quotient.
+    GroupNorm {
+        /// How many groups.
+        groups: u32,
+        /// Added to the variance.
+        eps: f32,
+    },
     /// `softmax(src0 · scale + slope · mask)` over rows; source 1 is the optional mask, source 2 the optional sinks.
     SoftMax {
         /// Factor before the exponential.
@@ -102,10 +121,27 @@ pub enum Op {
     FlashAttn(FlashAttn),
     /// The sum of each row.
     SumRows,
+    /// The sum of all elements, as one element of their type.
+    Sum,
+    /// The mean of each row.
+    Mean,
+    /// Each element of a row plus all before it.
+    CumSum,
+    /// How many elements of sources 0 and 1 are equal, place by place, as one i64.
+    CountEqual,
+    /// The index of the largest element of each row of a matrix, the first of equals; NaN counts as larger than any
+    /// number.
+    Argmax,
     /// The indices that sort each row.
     Argsort {
         /// Which end comes first.
         order: SortOrder,
+    },
+    /// The indices of the `k` largest elements of each row, largest first, of equals the first; NaN counts as larger
+    /// than any number. So it is the start of a descending [`Op::Argsort`]; ggml leaves the order open.
+    TopK {
+        /// How many.
+        k: usize,
     },
     /// Every element held to `[min, max]`.
     Clamp {
@@ -134,6 +170,43 @@ pub enum Op {
         /// How many of the last states are kept; slot 0 is the newest.
         snapshots: u32,
     },
+    /// The gradient of [`Op::GetRows`]: row `r` of the result is the sum of those rows of source 0 whose index in
+    /// source 1 is `r`.
+    GetRowsBack {
+        /// Rows of the result.
+        rows: usize,
+    },
+    /// The gradient of [`Op::Repeat`]: the sum of all parts of source 0 that have the shape `ne`.
+    RepeatBack {
+        /// Shape of the result; it divides the source's in every dimension.
+        ne: [usize; 4],
+    },
+    /// The gradient of [`Op::RmsNorm`], from that of its result (source 0) and its source (source 1).
+    RmsNormBack {
+        /// Added to the mean of squares.
+        eps: f32,
+    },
+    /// The gradient of [`Op::SoftMax`] with respect to its first source, from that of its result (source 0) and its
+    /// result `y` (source 1): `scale · y · (src0 - Σ src0 · y)` over rows.
+    SoftMaxBack {
+        /// Factor before the exponential.
+        scale: f32,
+        /// Largest ALiBi bias. It is added before the exponential, so that no gradient depends on it.
+        max_bias: f32,
+    },
+    /// `-Σ src1 · ln softmax(src0)` over all rows, divided by their number; a label of 0 adds nothing.
+    CrossEntropyLoss,
+    /// The gradient of [`Op::CrossEntropyLoss`] with respect to the logits, from that of the loss (source 0, one
+    /// element), the logits (source 1) and the labels (source 2): `(softmax(src1) - src2) · src0 / rows`.
+    CrossEntropyLossBack,
+    /// One step of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101): updates the weights (source 0) and the first
+    /// and second moments (sources 2 and 3) in place, from the gradient (source 1) and the parameters
+    /// `[alpha, beta1, beta2, eps, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t)]` (source 4). The result is a
+    /// view of the weights.
+    OptStepAdamW,
+    /// One step of gradient descent with weight decay: updates the weights (source 0) in place, from the gradient
+    /// (source 1) and the parameters `[alpha, weight decay]` (source 2). The result is a view of the weights.
+    OptStepSgd,
 }
 
 impl Op {
@@ -151,6 +224,8 @@ impl Op {
             Self::Cont { .. } => OpKind::Cont,
             Self::MulMat => OpKind::MulMat,
             Self::MulMatId => OpKind::MulMatId,
+            Self::OutProd => OpKind::OutProd,
+            Self::SolveTri => OpKind::SolveTri,
             Self::Add => OpKind::Add,
             Self::Sub => OpKind::Sub,
             Self::Mul => OpKind::Mul,
@@ -160,10 +235,18 @@ impl Op {
             Self::Concat { .. } => OpKind::Concat,
             Self::Norm { .. } => OpKind::Norm,
             Self::RmsNorm { .. } => OpKind::RmsNorm,
+            Self::L2Norm { .. } => OpKind::L2Norm,
+            Self::GroupNorm { .. } => OpKind::GroupNorm,
             Self::SoftMax { .. } => OpKind::SoftMax,
             Self::Rope(_) => OpKind::Rope,
             Self::FlashAttn(_) => OpKind::FlashAttn,
             Self::SumRows => OpKind::SumRows,
+            Self::Sum => OpKind::Sum,
+            Self::Mean => OpKind::Mean,
+            Self::CumSum => OpKind::CumSum,
+            Self::CountEqual => OpKind::CountEqual,
+            Self::Argmax => OpKind::Argmax,
+            Self::TopK { .. } => OpKind::TopK,
             Self::Argsort { .. } => OpKind::Argsort,
             Self::Clamp { .. } => OpKind::Clamp,
             Self::Sqr => OpKind::Sqr,
@@ -177,6 +260,14 @@ impl Op {
             Self::Glu { glu: Glu::Swiglu, .. } => OpKind::Swiglu,
             Self::SsmConv => OpKind::SsmConv,
             Self::GatedDeltaNet { .. } => OpKind::GatedDeltaNet,
+            Self::GetRowsBack { .. } => OpKind::GetRowsBack,
+            Self::RepeatBack { .. } => OpKind::RepeatBack,
+            Self::RmsNormBack { .. } => OpKind::RmsNormBack,
+            Self::SoftMaxBack { .. } => OpKind::SoftMaxBack,
+            Self::CrossEntropyLoss => OpKind::CrossEntropyLoss,
+            Self::CrossEntropyLossBack => OpKind::CrossEntropyLossBack,
+            Self::OptStepAdamW => OpKind::OptStepAdamW,
+            Self::OptStepSgd => OpKind::OptStepSgd,
         }
     }
 }

@@ -28,6 +28,20 @@ impl Op {
             | Self::Div
             | Self::Repeat { .. }
             | Self::SumRows
+            | Self::Sum
+            | Self::Mean
+            | Self::CumSum
+            | Self::CountEqual
+            | Self::Argmax
+            | Self::TopK { .. }
+            | Self::OutProd
+            | Self::SolveTri
+            | Self::GetRowsBack { .. }
+            | Self::RepeatBack { .. }
+            | Self::CrossEntropyLoss
+            | Self::CrossEntropyLossBack
+            | Self::OptStepAdamW
+            | Self::OptStepSgd
             | Self::Sqr
             | Self::Sin
             | Self::SsmConv => {}
@@ -36,7 +50,10 @@ impl Op {
             Self::Scale { scale, bias, in_place: _ } => put(&[scale.to_bits(), bias.to_bits()]),
             Self::Concat { dim } => put(&[dim.into()]),
             Self::Norm { eps } | Self::RmsNorm { eps } => put(&[eps.to_bits()]),
+            Self::L2Norm { eps } | Self::RmsNormBack { eps } => put(&[eps.to_bits()]),
+            Self::GroupNorm { groups, eps } => put(&[groups, eps.to_bits()]),
             Self::SoftMax { scale, max_bias } => put(&[scale.to_bits(), max_bias.to_bits()]),
+            Self::SoftMaxBack { scale, max_bias } => put(&[scale.to_bits(), max_bias.to_bits()]),
             Self::Rope(rope) => put(&[
                 0,
                 rope.n_dims,

@@ -137,6 +137,31 @@ fn cases() -> Vec<Case> {
             [8, 4, 5, 1],
         ),
         fresh(Op::SumRows, 1, &[sparse(x)], F32, [1, 3, 4, 6]),
+        fresh(Op::Sum, 1, &[sparse(f16([8, 3, 4, 6]))], F16, [1; 4]),
+        fresh(Op::Sum, 1, &[f32([0, 3, 1, 1])], F32, [1; 4]),
+        fresh(Op::Mean, 1, &[sparse(x)], F32, [1, 3, 4, 6]),
+        fresh(Op::CumSum, 1, &[apart(x)], F32, [8, 3, 4, 6]),
+        fresh(Op::CountEqual, 2, &[sparse(i32([8, 3, 4, 6])), i32([8, 3, 4, 6])], I64, [1; 4]),
+        fresh(Op::Argmax, 1, &[apart(f32([8, 3, 1, 1]))], I32, [3, 1, 1, 1]),
+        fresh(Op::TopK { k: 5 }, 1, &[apart(x)], I32, [5, 3, 4, 6]),
+        fresh(Op::L2Norm { eps: 1e-5 }, 1, &[sparse(x)], F32, [8, 3, 4, 6]),
+        fresh(Op::GroupNorm { groups: 3, eps: 1e-5 }, 1, &[sparse(x)], F32, [8, 3, 4, 6]),
+        fresh(Op::OutProd, 2, &[apart(of(BF16, [8, 3, 2, 2])), sparse(f32([5, 3, 4, 6]))], F32, [8, 5, 4, 6]),
+        fresh(Op::SolveTri, 2, &[f32([3, 3, 4, 6]), f32([8, 3, 4, 6])], F32, [8, 3, 4, 6]),
+        fresh(Op::GetRowsBack { rows: 9 }, 2, &[apart(f16([8, 3, 1, 1])), i32([3, 1, 1, 1])], F32, [8, 9, 1, 1]),
+        fresh(Op::RepeatBack { ne: [4, 1, 2, 6] }, 1, &[sparse(x)], F32, [4, 1, 2, 6]),
+        fresh(Op::RmsNormBack { eps: 1e-5 }, 2, &[apart(x), x], F32, [8, 3, 4, 6]),
+        fresh(Op::SoftMaxBack { scale: 0.5, max_bias: 8.0 }, 2, &[apart(x), x], F32, [8, 3, 4, 6]),
+        fresh(Op::CrossEntropyLoss, 2, &[apart(x), x], F32, [1; 4]),
+        fresh(Op::CrossEntropyLossBack, 3, &[f32([1; 4]), apart(x), x], F32, [8, 3, 4, 6]),
+        shared(
+            Op::OptStepAdamW,
+            &[x, sparse(x), sparse(x), x, f32([7, 1, 1, 1])],
+            F32,
+            [8, 3, 4, 6],
+            (0, 0, [4, 32, 96, 384]),
+        ),
+        shared(Op::OptStepSgd, &[x, sparse(x), f32([2, 1, 1, 1])], F32, [8, 3, 4, 6], (0, 0, [4, 32, 96, 384])),
         fresh(Op::Argsort { order: SortOrder::Descending }, 1, &[apart(x)], I32, [8, 3, 4, 6]),
         fresh(Op::Clamp { min: -1.0, max: 1.0 }, 1, &[sparse(x)], F32, [8, 3, 4, 6]),
         fresh(glu(true), 1, &[apart(f16([8, 3, 4, 6])), None], F16, [4, 3, 4, 6]),
@@ -248,6 +273,14 @@ fn arity(kind: OpKind) -> (usize, usize) {
         | OpKind::Norm
         | OpKind::RmsNorm
         | OpKind::SumRows
+        | OpKind::Sum
+        | OpKind::Mean
+        | OpKind::CumSum
+        | OpKind::Argmax
+        | OpKind::TopK
+        | OpKind::L2Norm
+        | OpKind::GroupNorm
+        | OpKind::RepeatBack
         | OpKind::Argsort
         | OpKind::Clamp
         | OpKind::Sqr
@@ -267,9 +300,17 @@ fn arity(kind: OpKind) -> (usize, usize) {
         | OpKind::Mul
         | OpKind::Div
         | OpKind::Concat
+        | OpKind::CountEqual
+        | OpKind::OutProd
+        | OpKind::SolveTri
+        | OpKind::GetRowsBack
+        | OpKind::RmsNormBack
+        | OpKind::SoftMaxBack
+        | OpKind::CrossEntropyLoss
         | OpKind::SsmConv => (2, 2),
         OpKind::Rope => (2, 3),
-        OpKind::SetRows | OpKind::MulMatId => (3, 3),
+        OpKind::SetRows | OpKind::MulMatId | OpKind::CrossEntropyLossBack | OpKind::OptStepSgd => (3, 3),
+        OpKind::OptStepAdamW => (5, 5),
         OpKind::FlashAttn => (3, 5),
         OpKind::GatedDeltaNet => (6, 6),
     }
@@ -290,9 +331,11 @@ fn a_leaf_is_no_operation_and_eleven_sources_are_too_many() {
 #[test]
 fn labels_are_ggmls_names() {
     let labels: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.label()).collect();
-    let expected = "NONE VIEW RESHAPE PERMUTE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID ADD SUB MUL DIV \
-        SCALE REPEAT CONCAT NORM RMS_NORM SOFT_MAX ROPE FLASH_ATTN_EXT SUM_ROWS ARGSORT CLAMP SQR SIN TANH SIGMOID \
-        GELU SILU SOFTPLUS GEGLU SWIGLU SSM_CONV GATED_DELTA_NET";
+    let expected = "NONE VIEW RESHAPE PERMUTE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID OUT_PROD \
+        SOLVE_TRI ADD SUB MUL DIV SCALE REPEAT CONCAT NORM RMS_NORM L2_NORM GROUP_NORM SOFT_MAX ROPE FLASH_ATTN_EXT \
+        SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX ARGSORT TOP_K CLAMP SQR SIN TANH SIGMOID GELU SILU SOFTPLUS \
+        GEGLU SWIGLU SSM_CONV GATED_DELTA_NET GET_ROWS_BACK REPEAT_BACK RMS_NORM_BACK SOFT_MAX_BACK \
+        CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK OPT_STEP_ADAMW OPT_STEP_SGD";
     assert_eq!(labels.join(" "), expected);
     assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), labels.len(), "no two kinds share a label");
     assert!(OpKind::ALL.iter().all(|kind| kind.to_string() == kind.label()));
@@ -310,6 +353,10 @@ fn words_are_what_ggml_stores() {
         (Op::Concat { dim: 2 }, vec![2]),
         (Op::Norm { eps: 1e-5 }, vec![bits(1e-5)]),
         (Op::RmsNorm { eps: 1e-6 }, vec![bits(1e-6)]),
+        (Op::L2Norm { eps: 1e-6 }, vec![bits(1e-6)]),
+        (Op::GroupNorm { groups: 32, eps: 1e-6 }, vec![32, bits(1e-6)]),
+        (Op::RmsNormBack { eps: 1e-6 }, vec![bits(1e-6)]),
+        (Op::SoftMaxBack { scale: 0.5, max_bias: 8.0 }, vec![bits(0.5), bits(8.0)]),
         (Op::SoftMax { scale: 0.5, max_bias: 8.0 }, vec![bits(0.5), bits(8.0)]),
         (Op::Rope(ROPE), [&[0, 4, 2, 0, 512][..], &[10_000.0, 0.5, 0.25, 1.5, 32.0, 2.0].map(bits)].concat()),
         (Op::Rope(wgfuse::graph::Rope { mode: RopeMode::Normal, n_dims: 6, ..ROPE }), {
@@ -339,8 +386,9 @@ fn words_are_what_ggml_stores() {
     let without = cases().into_iter().filter(|case| case.op.words() == [0; PARAM_WORDS]).map(|case| case.op.kind());
     let mut kinds = BTreeMap::new();
     without.for_each(|kind| *kinds.entry(kind).or_insert(0) += 1);
-    let expected = "RESHAPE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID ADD SUB MUL DIV REPEAT SUM_ROWS SQR \
-        SIN SSM_CONV";
+    let expected = "RESHAPE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID OUT_PROD SOLVE_TRI ADD SUB MUL DIV \
+        REPEAT SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX TOP_K SQR SIN SSM_CONV GET_ROWS_BACK REPEAT_BACK \
+        CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK OPT_STEP_ADAMW OPT_STEP_SGD";
     let kinds: Vec<&str> = kinds.keys().map(|kind: &OpKind| kind.label()).collect();
     let kinds: Vec<&str> = kinds.into_iter().filter(|kind| !["VIEW", "CONCAT", "NORM"].contains(kind)).collect();
     assert_eq!(kinds.join(" "), expected);

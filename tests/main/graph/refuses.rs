@@ -1,5 +1,6 @@
 //! What every operation refuses, and that the refusal says what was given and what would fit.
 
+use super::refuses_reductions::reductions;
 use super::{ATTN, ROPE, Source, apart, f16, f32, i32, i64, make, of, sparse};
 use std::collections::BTreeSet;
 use wgfuse::graph::DType::{BF16, F16, F32, I32, I64};
@@ -9,7 +10,7 @@ const READABLE: &str = "a floating-point type, quantized or not";
 const WRITABLE: &str = "a floating-point type, or a quantized one that can be written";
 
 /// Why an operation does not take what it was given.
-enum Why {
+pub enum Why {
     /// This source does not fit; what would.
     Source(usize, &'static str),
     /// This parameter does not fit: its value, and what would.
@@ -22,9 +23,9 @@ enum Why {
 
 use Why::{Bounds, Parameter, Size};
 
-type Case = (Op, Vec<Option<Source>>, Why);
+pub type Case = (Op, Vec<Option<Source>>, Why);
 
-fn case(op: Op, sources: &[Option<Source>], why: Why) -> Case {
+pub fn case(op: Op, sources: &[Option<Source>], why: Why) -> Case {
     (op, sources.to_vec(), why)
 }
 
@@ -345,7 +346,9 @@ fn states() -> Vec<Case> {
 #[test]
 fn refusals_say_what_was_given_and_what_fits() {
     let mut covered = BTreeSet::from([OpKind::None]);
-    for case in [views(), rows_and_copies(), products(), elements(), attention(), states()].into_iter().flatten() {
+    for case in
+        [views(), rows_and_copies(), products(), elements(), attention(), states(), reductions()].into_iter().flatten()
+    {
         covered.insert(case.0.kind());
         check(case);
     }
