@@ -20,9 +20,9 @@ mod rows;
 mod sums;
 mod train;
 
-use crate::device::{Device, DeviceError, DeviceInfo, Program};
+use crate::device::{self, Device, DeviceError, DeviceInfo, Program};
 use crate::fusion::{FusionConfig, FusionState};
-use crate::graph::{BufferClass, Graph, OpKind};
+use crate::graph::{BufferClass, Graph, OpKind, TensorId};
 use crate::plan::{BufferId, Limits, Plan};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,6 +101,12 @@ impl Device for CpuDevice {
 
     fn fusion(&self) -> &Arc<FusionState> {
         &self.fusion
+    }
+
+    /// Whatever a graph accepts can be computed: [`evaluate`] has an arm for every operation, and those take every type
+    /// that the operation's rule lets through.
+    fn supports(&self, graph: &Graph, node: TensorId) -> Result<(), DeviceError> {
+        device::placed(&self.info.name, &self.limits(), graph, node).map(drop)
     }
 
     fn create_buffer(&self, _class: BufferClass, bytes: usize) -> Result<BufferId, DeviceError> {

@@ -2,12 +2,14 @@
 
 mod buffer;
 mod context;
+mod support;
 
 pub use buffer::DeviceBuffer;
 pub use context::{ComputeError, Context, Run};
+pub(crate) use support::{described, placed};
 
 use crate::fusion::FusionState;
-use crate::graph::{BufferClass, Graph, OpKind};
+use crate::graph::{BufferClass, Graph, OpKind, TensorId};
 use crate::plan::{BufferId, Limits, Plan};
 use std::sync::Arc;
 
@@ -102,6 +104,17 @@ pub trait Device: Send + Sync {
 
     /// What may fuse here, and how often it did; all contexts share it.
     fn fusion(&self) -> &Arc<FusionState>;
+
+    /// Whether a node of a graph runs here by itself, asked without memory and before there is a plan.
+    ///
+    /// The answer is exact: what is accepted loads, wherever its tensors are placed, and is computed right; what is
+    /// refused is refused by a plan or by [`Device::load`], too, and so before anything is submitted. Whether the
+    /// memory is there, and whether indices in the data are in range, is not known here.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] with the types, the shapes and the reason; [`DeviceError::Plan`] for a node that is
+    /// not of this graph.
+    fn supports(&self, graph: &Graph, node: TensorId) -> Result<(), DeviceError>;
 
     /// Allocates a zeroed buffer.
     ///

@@ -9,10 +9,10 @@ use super::encode::encode;
 use super::pipeline::Pipelines;
 use super::record::{GpuProgram, Steps};
 use super::selftest;
-use crate::device::{Device, DeviceError, DeviceInfo, Program};
+use crate::device::{self, Device, DeviceError, DeviceInfo, Program};
 use crate::fusion::{FusionConfig, FusionState};
 use crate::graph::{BufferClass, Graph, GraphError, Tensor, TensorId};
-use crate::plan::{BufferId, Limits, Place, Plan};
+use crate::plan::{BufferId, Group, Limits, Place, Plan};
 use std::sync::Arc;
 
 /// Bytes that kernels reach: their indices are 32 bits wide, whatever an adapter can bind.
@@ -167,6 +167,15 @@ impl Device for GpuDevice {
 
     fn fusion(&self) -> &Arc<FusionState> {
         &self.fusion
+    }
+
+    /// Asks the node's encoder, which has no effects, so that this and [`Device::load`] cannot disagree.
+    fn supports(&self, graph: &Graph, node: TensorId) -> Result<(), DeviceError> {
+        let name = self.info.name.as_str();
+        let Some(placement) = device::placed(name, &self.limits(), graph, node)? else { return Ok(()) };
+        let cx = Context { graph, placement: &placement, caps: &self.caps, device: name };
+        let encoded = encode(&cx, &Group::single(node));
+        encoded.map(drop).map_err(|error| device::described(graph, node, error))
     }
 
     fn create_buffer(&self, class: BufferClass, bytes: usize) -> Result<BufferId, DeviceError> {

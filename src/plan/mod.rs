@@ -3,6 +3,7 @@
 //! The steps, each in its own file: pack (in `fusion`), reorder, group, place, prove and, where the proof fails, split;
 //! then cut into stages and chunks. Only grouping asks the fusion table; whatever comes after reads [`Group`]s.
 
+mod alone;
 mod arena;
 mod bindings;
 mod cache;
@@ -21,6 +22,7 @@ mod split;
 mod stages;
 mod touched;
 
+pub use alone::place_alone;
 pub use cache::PlanCache;
 pub use error::{NodeName, PlanError};
 pub use group::Group;

@@ -44,7 +44,7 @@ pub(super) fn split(
 }
 
 /// What no split can mend.
-fn fatal(graph: &Graph, groups: &[Group], fault: Fault) -> Option<PlanError> {
+pub(super) fn fatal(graph: &Graph, groups: &[Group], fault: Fault) -> Option<PlanError> {
     match fault {
         Fault::Overlap { group, written, other } => {
             let alone = groups.get(group).is_none_or(|group| group.nodes.len() < 2);

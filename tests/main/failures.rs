@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wgfuse::cpu::CpuDevice;
 use wgfuse::device::{ComputeError, Context, Device, DeviceError, DeviceInfo, Program};
 use wgfuse::fusion::{FusionConfig, FusionState, Matcher};
-use wgfuse::graph::{BufferClass, DType, Graph, LeafKind};
+use wgfuse::graph::{BufferClass, DType, Graph, LeafKind, TensorId};
 use wgfuse::model::{Dummy, dummy_tokens};
 use wgfuse::plan::{BufferId, Leaves, Limits, Plan, PlanOptions};
 use wgfuse::runtime::{DeviceModel, Outputs, Session, SessionError, SessionOptions};
@@ -44,6 +44,10 @@ impl Device for Fragile {
 
     fn fusion(&self) -> &Arc<FusionState> {
         self.cpu.fusion()
+    }
+
+    fn supports(&self, graph: &Graph, node: TensorId) -> Result<(), DeviceError> {
+        self.cpu.supports(graph, node)
     }
 
     fn create_buffer(&self, class: BufferClass, bytes: usize) -> Result<BufferId, DeviceError> {

@@ -23,4 +23,5 @@ mod random_graphs;
 mod reference;
 mod rig;
 mod support;
+mod supports;
 mod tidy;

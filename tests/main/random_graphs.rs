@@ -312,6 +312,11 @@ fn check(device: &Arc<dyn Device>, cases: &[&Case], expected: &[Expected]) -> Re
             let plan = plan(&case.graph, &leaves, &limits, &options).map_err(|error| (at, error.to_string()))?;
             invariants::check(&case.graph, &plan, &limits);
         }
+        for (at, case) in cases.iter().enumerate() {
+            // They all run.
+            let supported = case.graph.nodes().iter().try_for_each(|&node| device.supports(&case.graph, node));
+            supported.map_err(|error| (at, format!("{way}: {error}")))?;
+        }
         let found = run(device, options, cases, 0.0).map_err(|(at, error)| (at, format!("{way}: {error}")))?;
         for (at, (case, found)) in cases.iter().zip(&found).enumerate() {
             let Expected { results, noise } = &expected[at];

@@ -312,7 +312,14 @@ impl Loaded {
         let contents = graph.leaves().iter().map(|&id| (id, bytes(id))).collect();
         let context = Context::with_options(device, options);
         let mut loaded = Self { context, graph, leaves, buffers, contents, wanted: rig.wanted.clone() };
-        loaded.context.prepare(&loaded.graph, &loaded.leaves)?;
+        let prepared = loaded.context.prepare(&loaded.graph, &loaded.leaves).map(drop);
+        if options.matcher.is_off() && merged.is_empty() {
+            let supported =
+                loaded.graph.nodes().iter().try_for_each(|&id| loaded.context.device().supports(&loaded.graph, id));
+            let agree = prepared.is_ok() == supported.is_ok();
+            assert!(agree, "{}: {supported:?}, but {prepared:?}", called(loaded.context.device()));
+        }
+        prepared?;
         Ok(loaded)
     }
 
@@ -359,6 +366,10 @@ impl Device for Dirty {
 
     fn fusion(&self) -> &Arc<FusionState> {
         self.device.fusion()
+    }
+
+    fn supports(&self, graph: &Graph, node: TensorId) -> Result<(), DeviceError> {
+        self.device.supports(graph, node)
     }
 
     fn create_buffer(&self, class: BufferClass, bytes: usize) -> Result<BufferId, DeviceError> {
