@@ -103,7 +103,7 @@ impl Device for CpuDevice {
         &self.fusion
     }
 
-    /// Whatever a graph accepts can be computed: [`evaluate`] has an arm for every operation, and those take every type
+    /// Whatever a graph accepts can be computed: `evaluate` has an arm for every operation, and those take every type
     /// that the operation's rule lets through.
     fn supports(&self, graph: &Graph, node: TensorId) -> Result<(), DeviceError> {
         device::placed(&self.info.name, &self.limits(), graph, node).map(drop)
