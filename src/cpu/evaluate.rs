@@ -76,11 +76,11 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let [a] = sources.take()?;
             return Ok(vec![rows::copy(a, a.dtype())]);
         }
-        Op::MulMat => {
+        Op::MulMat { .. } => {
             let [a, b] = sources.take()?;
             matmul::mul_mat(a, b)
         }
-        Op::MulMatId => {
+        Op::MulMatId { .. } => {
             let [a, b, ids] = sources.take()?;
             return Ok(vec![matmul::mul_mat_id(a, b, ids)?]);
         }

@@ -15,7 +15,7 @@ pub use block_format::BlockFormat;
 pub use dtype::DType;
 pub use error::GraphError;
 pub use infer::{Inferred, infer};
-pub use op::{FlashAttn, Glu, Op, OpKind, PARAM_WORDS, Precision, Rope, RopeMode, SortOrder, Unary};
+pub use op::{FlashAttn, Glu, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, Rope, RopeMode, SortOrder, Unary};
 pub use tensor::{BufferClass, Layout, LeafKind, MAX_SOURCES, Tensor, TensorId, ViewOf};
 
 /// A graph of tensors and the order in which to compute them.

@@ -7,7 +7,8 @@ mod results;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use wgfuse::graph::{
-    DType, FlashAttn, Glu, Graph, LeafKind, Op, OpKind, Precision, Rope, RopeMode, SortOrder, TensorId, Unary,
+    DType, FlashAttn, Glu, Graph, LeafKind, MatrixHint, Op, OpKind, Precision, Rope, RopeMode, SortOrder, TensorId,
+    Unary,
 };
 use wgfuse::model::Variant;
 
@@ -138,6 +139,7 @@ fn op(node: &Value) -> Result<Op, Refusal> {
     let label = node["op"].as_str().expect("an operation");
     let word = |index: usize| node["params"][index].as_i64().unwrap_or(0) as u32;
     let float = |index: usize| f32::from_bits(word(index));
+    let precision = |index: usize| if word(index) == 10 { Precision::F32 } else { Precision::Default };
     let unsupported = |what: String| Refusal::Unsupported(format!("{label}{what}"));
     let kind = OpKind::ALL.iter().find(|kind| kind.label() == label).ok_or_else(|| unsupported(String::new()))?;
     let ne = four(&node["ne"]);
@@ -151,8 +153,11 @@ fn op(node: &Value) -> Result<Op, Refusal> {
         OpKind::SetRows => Op::SetRows,
         OpKind::Cpy => Op::Cpy,
         OpKind::Cont => Op::Cont { ne },
-        OpKind::MulMat => Op::MulMat,
-        OpKind::MulMatId => Op::MulMatId,
+        OpKind::MulMat => Op::MulMat {
+            precision: precision(0),
+            hint: if word(1) == 1 { MatrixHint::Hadamard } else { MatrixHint::None },
+        },
+        OpKind::MulMatId => Op::MulMatId { precision: precision(3) },
         OpKind::Add => Op::Add,
         OpKind::Sub => Op::Sub,
         OpKind::Mul => Op::Mul,
@@ -182,7 +187,7 @@ fn op(node: &Value) -> Result<Op, Refusal> {
             scale: float(0),
             max_bias: float(1),
             logit_softcap: float(2),
-            precision: if word(3) == 10 { Precision::F32 } else { Precision::Default },
+            precision: precision(3),
         }),
         OpKind::SumRows => Op::SumRows,
         OpKind::Sum => Op::Sum,

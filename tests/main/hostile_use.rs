@@ -151,7 +151,7 @@ fn foreign_ids_and_plans_are_refused_by_devices() {
         assert!(matches!(refused, Some(DeviceError::Plan { .. })), "{}: {refused:?}", device.info().name);
         let mut other = Rig::default();
         let (a, b) = (other.input([8, 8, 1, 1]), other.input([8, 1, 1, 1]));
-        let products: Vec<TensorId> = (0..8).map(|_| other.op(Op::MulMat, &[a, b])).collect();
+        let products: Vec<TensorId> = (0..8).map(|_| other.op(Op::MUL_MAT, &[a, b])).collect();
         let refused = device.load(&Arc::new(other.done(&products)), &plan, &ids).err();
         assert!(refused.is_some(), "{}", device.info().name);
     }

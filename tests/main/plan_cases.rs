@@ -338,7 +338,7 @@ fn independent_work_shares_a_stage() {
     let mut b = Rig::default();
     let x = b.input(X);
     let weights: Vec<TensorId> = (0..3).map(|_| b.weight([64, 8, 1, 1])).collect();
-    let products: Vec<TensorId> = weights.iter().map(|&w| b.op(Op::MulMat, &[w, x])).collect();
+    let products: Vec<TensorId> = weights.iter().map(|&w| b.op(Op::MUL_MAT, &[w, x])).collect();
     let sums = b.op(Op::Add, &[products[0], products[1]]);
     let sum = b.op(Op::Mul, &[sums, products[2]]);
     let graph = b.done(&[sum]);
@@ -370,7 +370,7 @@ fn decode_step(kv: usize) -> Graph {
     let ids = b.leaf(LeafKind::Input, DType::I64, [1, 1, 1, 1]);
     let stored = b.op(Op::SetRows, &[x, ids, cache]);
     let used = b.view(stored, [64, kv, 1, 1], 0);
-    let scores = b.op(Op::MulMat, &[used, x]);
+    let scores = b.op(Op::MUL_MAT, &[used, x]);
     b.done(&[scores])
 }
 

@@ -262,10 +262,10 @@ fn products_and_picks_read_every_format() {
         let ids = rig.given(LeafKind::Input, DType::I32, [3, 2, 1, 1], &[4.0, 0.0, 4.0, 1.0, 2.0, 3.0]);
         let one = rig.given(LeafKind::Input, DType::I32, [1; 4], &[2.0]);
         for a in twins {
-            rig.want(Op::MulMat, &[a, b]);
+            rig.want(Op::MUL_MAT, &[a, b]);
         }
         for a in twins {
-            rig.want(Op::MulMatId, &[a, columns, experts]);
+            rig.want(Op::MUL_MAT_ID, &[a, columns, experts]);
         }
         for a in twins {
             rig.want(Op::GetRows, &[a, ids]);
@@ -377,7 +377,7 @@ fn graphs_refuse_what_blocks_cannot_do() {
         assert!(matches!(error, GraphError::Source { .. } | GraphError::Parameter { .. }), "{error}");
         error.to_string()
     };
-    for op in [Op::Add, Op::Mul, Op::MulMat, Op::Concat { dim: 1 }] {
+    for op in [Op::Add, Op::Mul, Op::MUL_MAT, Op::Concat { dim: 1 }] {
         refused(op, &[x, q4]);
     }
     for op in [Op::Add, Op::Concat { dim: 1 }] {

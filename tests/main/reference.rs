@@ -176,14 +176,14 @@ fn evaluate(tensor: &Tensor, sources: &[Option<Nd>]) -> Nd {
         }),
         Op::SetRows => set_rows(source(0), source(1), source(2).clone()),
         Op::Cpy | Op::Cont { .. } => Nd { ne, all: source(0).all.clone() },
-        Op::MulMat => {
+        Op::MulMat { .. } => {
             let (a, b) = (source(0), source(1));
             Nd::from_fn(ne, |[row, i1, i2, i3]| {
                 let plane = [i2 / (b.ne[2] / a.ne[2]), i3 / (b.ne[3] / a.ne[3])];
                 (0..a.ne[0]).map(|k| a.at([k, row, plane[0], plane[1]]) * b.at([k, i1, i2, i3])).sum()
             })
         }
-        Op::MulMatId => {
+        Op::MulMatId { .. } => {
             let [a, b, ids] = [0, 1, 2].map(source);
             Nd::from_fn(ne, |[row, slot, token, _]| {
                 let Some(matrix) = chosen(ids.at([slot, token, 0, 0]), a.ne[2]) else { return 0.0 };

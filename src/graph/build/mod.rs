@@ -4,7 +4,7 @@ mod reduce;
 
 use super::infer::infer;
 use super::tensor::{Layout, LeafKind, MAX_SOURCES, Tensor, TensorId, ViewOf};
-use super::{DType, FlashAttn, Glu, Graph, GraphError, Op, OpKind, Rope, SortOrder, Unary};
+use super::{DType, FlashAttn, Glu, Graph, GraphError, MatrixHint, Op, OpKind, Precision, Rope, SortOrder, Unary};
 
 type Made = Result<TensorId, GraphError>;
 
@@ -147,9 +147,9 @@ builders! {
     /// A dense copy of `a` with shape `ne`: [`Op::Cont`].
     fn cont(a; ne: [usize; 4]) = Op::Cont { ne };
     /// `a [k, m, …]` times f32 `b [k, n, …]`, giving `[m, n, …]`: [`Op::MulMat`].
-    fn mul_mat(a, b) = Op::MulMat;
+    fn mul_mat(a, b) = Op::MUL_MAT;
     /// `a [k, m, experts]` times `b [k, columns, tokens]` by `ids [used, tokens]`, giving `[m, used, tokens]`: [`Op::MulMatId`].
-    fn mul_mat_id(a, b, ids) = Op::MulMatId;
+    fn mul_mat_id(a, b, ids) = Op::MUL_MAT_ID;
     /// `a + b`: [`Op::Add`].
     fn add(a, b) = Op::Add;
     /// `a - b`: [`Op::Sub`].
@@ -191,6 +191,22 @@ builders! {
 }
 
 impl Graph {
+    /// [`Graph::mul_mat`] of a certain precision, with what is known about `a`.
+    ///
+    /// # Errors
+    /// When the sources do not fit; see [`infer`].
+    pub fn mul_mat_with(&mut self, a: TensorId, b: TensorId, precision: Precision, hint: MatrixHint) -> Made {
+        self.push(Op::MulMat { precision, hint }, &[Some(a), Some(b)])
+    }
+
+    /// [`Graph::mul_mat_id`] of a certain precision.
+    ///
+    /// # Errors
+    /// When the sources do not fit; see [`infer`].
+    pub fn mul_mat_id_with(&mut self, [a, b, ids]: [TensorId; 3], precision: Precision) -> Made {
+        self.push(Op::MulMatId { precision }, &[Some(a), Some(b), Some(ids)])
+    }
+
     /// Soft-max over rows with optional mask and sinks: [`Op::SoftMax`].
     ///
     /// # Errors

@@ -100,7 +100,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.parameter(count(ne) == Some(a.layout.elements()), "ne", format!("{ne:?}"), "as many elements")?;
             Inferred::fresh(a.dtype(), ne)
         }
-        Op::MulMat => {
+        Op::MulMat { .. } => {
             let [a, b] = s.required(0)?;
             s.real(0)?;
             s.dense_rows(0)?;
@@ -110,7 +110,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.check(1, fits, || format!("[{}, n, a multiple of {}, a multiple of {}]", m[0], m[2], m[3]))?;
             Inferred::fresh(DType::F32, [m[1], n[1], n[2], n[3]])
         }
-        Op::MulMatId => {
+        Op::MulMatId { .. } => {
             let [a, b, ids] = s.required(0)?;
             s.real(0)?;
             s.dense_rows(0)?;

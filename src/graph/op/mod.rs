@@ -5,7 +5,7 @@ mod params;
 mod words;
 
 pub use kind::OpKind;
-pub use params::{FlashAttn, Glu, Precision, Rope, RopeMode, SortOrder, Unary};
+pub use params::{FlashAttn, Glu, MatrixHint, Precision, Rope, RopeMode, SortOrder, Unary};
 pub use words::PARAM_WORDS;
 
 /// An operation together with its parameters.
@@ -48,10 +48,20 @@ pub enum Op {
         /// Shape of the copy; as many elements as source 0 has.
         ne: [usize; 4],
     },
-    /// `dst[i, j] = Σ_k src0[k, i] · src1[k, j]`, source 0 broadcast over the outer axes of source 1.
-    MulMat,
-    /// [`Op::MulMat`] with the matrix of source 0 that the ids in source 2 pick for each column.
-    MulMatId,
+    /// `dst[i, j] = Σ_k src0[k, i] · src1[k, j]`, source 0 broadcast over the outer axes of source 1. [`Op::MUL_MAT`] asks
+    /// for nothing in particular.
+    MulMat {
+        /// Precision the caller asks for. Every device here sums in f32, which serves both.
+        precision: Precision,
+        /// What the caller knows about source 0. No device here makes use of it: the plain product is right, too.
+        hint: MatrixHint,
+    },
+    /// [`Op::MulMat`] with the matrix of source 0 that the ids in source 2 pick for each column. [`Op::MUL_MAT_ID`] asks
+    /// for nothing in particular.
+    MulMatId {
+        /// Precision the caller asks for. Every device here sums in f32, which serves both.
+        precision: Precision,
+    },
     /// `dst[i, j] = Σ_k src0[i, k] · src1[j, k]`, source 0 broadcast over the outer axes of source 1.
     OutProd,
     /// The `x` for which the lower triangle of source 0 times `x` is source 1, matrix by matrix. A zero on the diagonal
@@ -210,6 +220,12 @@ pub enum Op {
 }
 
 impl Op {
+    /// [`Op::MulMat`] of any precision and without a hint.
+    pub const MUL_MAT: Self = Self::MulMat { precision: Precision::Default, hint: MatrixHint::None };
+
+    /// [`Op::MulMatId`] of any precision.
+    pub const MUL_MAT_ID: Self = Self::MulMatId { precision: Precision::Default };
+
     /// Which operation this is.
     pub const fn kind(&self) -> OpKind {
         match self {
@@ -222,8 +238,8 @@ impl Op {
             Self::SetRows => OpKind::SetRows,
             Self::Cpy => OpKind::Cpy,
             Self::Cont { .. } => OpKind::Cont,
-            Self::MulMat => OpKind::MulMat,
-            Self::MulMatId => OpKind::MulMatId,
+            Self::MulMat { .. } => OpKind::MulMat,
+            Self::MulMatId { .. } => OpKind::MulMatId,
             Self::OutProd => OpKind::OutProd,
             Self::SolveTri => OpKind::SolveTri,
             Self::Add => OpKind::Add,

@@ -54,6 +54,25 @@ pub enum Precision {
     F32,
 }
 
+impl Precision {
+    /// The number by which ggml stores it.
+    pub const fn word(self) -> u32 {
+        match self {
+            Self::Default => 0,
+            Self::F32 => 10,
+        }
+    }
+}
+
+/// What the caller of [`Op::MulMat`](super::Op::MulMat) knows about its matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatrixHint {
+    /// Nothing.
+    None,
+    /// It is a Hadamard matrix: all elements are of one size, and its rows are orthogonal.
+    Hadamard,
+}
+
 /// Order of [`Op::Argsort`](super::Op::Argsort).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {

@@ -1,6 +1,6 @@
 //! Parameters as ggml stores them.
 
-use super::{Glu, Op, Precision, RopeMode, SortOrder, Unary};
+use super::{Glu, MatrixHint, Op, RopeMode, SortOrder, Unary};
 
 /// Length of [`Op::words`].
 pub const PARAM_WORDS: usize = 16;
@@ -20,8 +20,6 @@ impl Op {
             | Self::SetRows
             | Self::Cpy
             | Self::Cont { .. }
-            | Self::MulMat
-            | Self::MulMatId
             | Self::Add
             | Self::Sub
             | Self::Mul
@@ -48,6 +46,14 @@ impl Op {
             Self::View { offset, .. } => put(&[offset as u32, (offset as u64 >> 32) as u32]),
             Self::Permute { axes } => put(&axes.map(u32::from)),
             Self::Scale { scale, bias, in_place: _ } => put(&[scale.to_bits(), bias.to_bits()]),
+            Self::MulMat { precision, hint } => put(&[
+                precision.word(),
+                match hint {
+                    MatrixHint::None => 0,
+                    MatrixHint::Hadamard => 1,
+                },
+            ]),
+            Self::MulMatId { precision } => put(&[0, 0, 0, precision.word()]),
             Self::Concat { dim } => put(&[dim.into()]),
             Self::Norm { eps } | Self::RmsNorm { eps } => put(&[eps.to_bits()]),
             Self::L2Norm { eps } | Self::RmsNormBack { eps } => put(&[eps.to_bits()]),
@@ -74,10 +80,7 @@ impl Op {
                 attn.scale.to_bits(),
                 attn.max_bias.to_bits(),
                 attn.logit_softcap.to_bits(),
-                match attn.precision {
-                    Precision::Default => 0,
-                    Precision::F32 => 10,
-                },
+                attn.precision.word(),
             ]),
             Self::Argsort { order } => put(&[match order {
                 SortOrder::Ascending => 0,

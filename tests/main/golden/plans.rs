@@ -82,7 +82,6 @@ fn expected_words(entry: &Value) -> Vec<u32> {
 fn without_hints(op: &Value, words: Vec<u32>) -> Vec<u32> {
     match op.as_str() {
         Some("FLASH_ATTN_EXT") => trimmed(&words[..words.len().min(4)]),
-        Some("MUL_MAT" | "MUL_MAT_ID") => Vec::new(),
         _ => trimmed(&words),
     }
 }

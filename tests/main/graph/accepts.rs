@@ -3,8 +3,8 @@
 use super::{ATTN, ROPE, Source, apart, f16, f32, i32, i64, make, of, sparse};
 use std::collections::{BTreeMap, BTreeSet};
 use wgfuse::graph::{
-    DType, Glu, Graph, GraphError, LeafKind, MAX_SOURCES, Op, OpKind, PARAM_WORDS, Precision, RopeMode, SortOrder,
-    Unary, ViewOf,
+    DType, Glu, Graph, GraphError, LeafKind, MAX_SOURCES, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, RopeMode,
+    SortOrder, Unary, ViewOf,
 };
 
 /// An operation with sources that fit it, and its result.
@@ -96,9 +96,9 @@ fn cases() -> Vec<Case> {
             (1, 0, [16, 384, 384, 384]),
         ),
         fresh(Op::Cont { ne: [24, 24, 1, 1] }, 1, &[sparse(of(BF16, [8, 3, 4, 6]))], BF16, [24, 24, 1, 1]),
-        fresh(Op::MulMat, 2, &[apart(of(BF16, [8, 9, 2, 3])), sparse(f32([8, 5, 4, 6]))], F32, [9, 5, 4, 6]),
+        fresh(Op::MUL_MAT, 2, &[apart(of(BF16, [8, 9, 2, 3])), sparse(f32([8, 5, 4, 6]))], F32, [9, 5, 4, 6]),
         fresh(
-            Op::MulMatId,
+            Op::MUL_MAT_ID,
             3,
             &[apart(f16([8, 9, 7, 1])), f32([8, 2, 5, 1]), sparse(i32([4, 5, 1, 1]))],
             F32,
@@ -350,6 +350,9 @@ fn words_are_what_ggml_stores() {
         (Op::View { ne: [1; 4], nb: [4; 4], offset: 0x5_0000_0008 }, vec![8, 5]),
         (Op::Permute { axes: [0, 2, 1, 3] }, vec![0, 2, 1, 3]),
         (Op::Scale { scale: 2.0, bias: 3.0, in_place: true }, vec![bits(2.0), bits(3.0)]),
+        (Op::MulMat { precision: Precision::F32, hint: MatrixHint::None }, vec![10]),
+        (Op::MulMat { precision: Precision::Default, hint: MatrixHint::Hadamard }, vec![0, 1]),
+        (Op::MulMatId { precision: Precision::F32 }, vec![0, 0, 0, 10]),
         (Op::Concat { dim: 2 }, vec![2]),
         (Op::Norm { eps: 1e-5 }, vec![bits(1e-5)]),
         (Op::RmsNorm { eps: 1e-6 }, vec![bits(1e-6)]),

@@ -159,8 +159,8 @@ fn products() -> Vec<Case> {
     let (a, b) = (f16([8, 9, 2, 3]), f32([8, 5, 4, 6]));
     let (experts, columns, ids) = (f16([8, 9, 7, 1]), f32([8, 2, 5, 1]), i32([4, 5, 1, 1]));
     let expected = "[8, n, a multiple of 2, a multiple of 3]";
-    let product = |a, b, why| case(Op::MulMat, &[a, b], why);
-    let by_id = |a, b, ids, why| case(Op::MulMatId, &[a, b, ids], why);
+    let product = |a, b, why| case(Op::MUL_MAT, &[a, b], why);
+    let by_id = |a, b, ids, why| case(Op::MUL_MAT_ID, &[a, b, ids], why);
     vec![
         product(i32([8, 9, 2, 3]), b, Why::Source(0, READABLE)),
         product(sparse(a), b, Why::Source(0, "contiguous rows")),

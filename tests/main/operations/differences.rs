@@ -22,13 +22,13 @@ fn refusal(rig: &Rig) -> Option<DeviceError> {
 #[test]
 fn indices_outside() {
     for bad in [-1.0, 4.0, 2e9, -2_147_483_648.0, 2_147_483_647.0] {
-        for (op, dtype) in pairs([Op::GetRows, Op::SetRows, Op::MulMatId], FLOATS) {
+        for (op, dtype) in pairs([Op::GetRows, Op::SetRows, Op::MUL_MAT_ID], FLOATS) {
             let mut rig = Rig::default();
             let a = rig.leaf(LeafKind::Cache, dtype, [3, 4, 4, 1]);
             let ids = [0.0, 3.0, 0.0, bad, 0.0, 1.0, 1.0, 0.0];
             let ids = rig.given(INPUT, DType::I32, [2, 4, 1, 1], &ids);
             let b = rig.input([3, 2, 4, 1]);
-            let sources: &[TensorId] = if op == Op::MulMatId {
+            let sources: &[TensorId] = if op == Op::MUL_MAT_ID {
                 &[a, b, ids]
             } else if op == Op::SetRows {
                 &[b, ids, a]
@@ -71,7 +71,7 @@ fn products_with_no_matrix_are_zero_on_a_gpu() {
             };
             let ids: Vec<f64> = (0..used * tokens).map(id).collect();
             let ids = rig.given(INPUT, DType::I32, [used, tokens, 1, 1], &ids);
-            rig.want(Op::MulMatId, &[a, b, ids]);
+            rig.want(Op::MUL_MAT_ID, &[a, b, ids]);
         }
     }
     rig.check_on(&gpus());
@@ -144,7 +144,7 @@ fn empty_results_need_nothing() {
     let (a, b) = (rig.input([4, 0, 2, 1]), rig.weight([4, 1, 1, 1]));
     let sum = rig.op(Op::Add, &[a, b]);
     let norm = rig.rms_norm(sum);
-    rig.want(Op::MulMat, &[b, norm]);
+    rig.want(Op::MUL_MAT, &[b, norm]);
     for device in all() {
         assert!(rig.run(&device, unfused()).unwrap()[0].all.is_empty(), "{}", called(&device));
     }

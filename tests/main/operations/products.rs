@@ -45,7 +45,7 @@ fn matrices_are_shared_over_the_outer_dimensions() {
         for ((a_ne, b_ne), dtype) in pairs(shapes, FLOATS) {
             let a = rig.source_of(KINDS[(at + rig.graph.tensors().len()) % 3], a_form, dtype, a_ne);
             let b = rig.source(b_form, F32, b_ne);
-            rig.want(Op::MulMat, &[a, b]);
+            rig.want(Op::MUL_MAT, &[a, b]);
         }
         rig.check();
     }
@@ -71,7 +71,7 @@ fn matrices_are_picked_by_id() {
                 // The first few of each sorted row, as expert routing takes them.
                 let nb = rig.graph.tensor(wide).nb();
                 let ids = rig.op(Op::View { ne: [used, tokens, 1, 1], nb, offset: 0 }, &[wide]);
-                rig.want(Op::MulMatId, &[a, b, ids]);
+                rig.want(Op::MUL_MAT_ID, &[a, b, ids]);
             }
         }
     }
@@ -84,11 +84,11 @@ fn large_results_do_not_depend_on_how_work_is_shared() {
     let mut rig = Rig::default();
     let a = rig.leaf(LeafKind::Weight, DType::F16, [300, 70, 1, 1]);
     let b = rig.input([300, 90, 1, 1]);
-    rig.want(Op::MulMat, &[a, b]);
+    rig.want(Op::MUL_MAT, &[a, b]);
     rig.want(Op::RmsNorm { eps: 1e-6 }, &[b]);
     let parts: Vec<TensorId> = (0..90).map(|row| rig.view(b, [300, 1, 1, 1], 1200 * row)).collect();
     for part in parts {
-        rig.want(Op::MulMat, &[a, part]);
+        rig.want(Op::MUL_MAT, &[a, part]);
     }
     rig.check();
     let found = rig.run(&crate::devices::cpu(), unfused()).unwrap();

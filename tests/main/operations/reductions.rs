@@ -167,7 +167,7 @@ fn more_rows_than_a_grid_is_wide() {
     rig.output(scores);
     rig.want(Op::Argsort { order: SortOrder::Descending }, &[x]);
     let (w, b) = (rig.input([3, 280_001, 1, 1]), rig.input([3, 1, 1, 1]));
-    rig.want(Op::MulMat, &[w, b]);
+    rig.want(Op::MUL_MAT, &[w, b]);
     rig.check();
 
     let mut rig = Rig::default();

@@ -642,13 +642,13 @@ impl Generator {
                 let q = self.dense([width / 4, self.tokens, 4, 1]);
                 let heads = self.among(&[1, 2]);
                 let k = self.dense([width / 4, self.tokens, heads, 1]);
-                self.emit(Op::MulMat, &[k.id, q.id], (width / 4) as f32 * k.bound * q.bound)?;
+                self.emit(Op::MUL_MAT, &[k.id, q.id], (width / 4) as f32 * k.bound * q.bound)?;
             }
             // Values of a cache that is transposed.
             1 => {
                 let cache = self.leaf(LeafKind::Cache, dtype, [CELLS, width, 1, 1], Fill::Uniform(-1.0, 1.0));
                 let weights = self.dense([CELLS, self.tokens, 1, 1]);
-                self.emit(Op::MulMat, &[cache, weights.id], 16.0)?;
+                self.emit(Op::MUL_MAT, &[cache, weights.id], 16.0)?;
             }
             _ => {
                 let matrix = self.leaf(LeafKind::Weight, dtype, [width, width, 1, 1], Fill::Uniform(-0.3, 0.3));
@@ -659,7 +659,7 @@ impl Generator {
                     let turned = self.dense([self.tokens, width, 1, 1]);
                     Val { id: self.graph.transpose(turned.id)?, bound: turned.bound }
                 };
-                self.emit(Op::MulMat, &[matrix, x.id], x.bound * 2.0)?;
+                self.emit(Op::MUL_MAT, &[matrix, x.id], x.bound * 2.0)?;
             }
         }
         Ok(())
@@ -684,7 +684,7 @@ impl Generator {
         let matrices = self.leaf(LeafKind::Weight, dtype, [width, width, experts, 1], Fill::Uniform(-0.3, 0.3));
         let columns = if self.chance(70) { 1 } else { used };
         let x = self.dense([width, columns, tokens, 1]);
-        let products = self.emit(Op::MulMatId, &[matrices, x.id, ids], x.bound * 2.0)?;
+        let products = self.emit(Op::MUL_MAT_ID, &[matrices, x.id, ids], x.bound * 2.0)?;
         let scaled = self.emit(Op::Mul, &[products, weights], x.bound * 2.0)?;
         let nb = self.layout(scaled).nb;
         let expert = |this: &mut Self, at: usize| {
@@ -713,12 +713,12 @@ impl Generator {
             2 => {
                 let flat = self.graph.transpose(scaled)?;
                 let flat = self.graph.cont(flat, [0, self.width, 1, 1])?;
-                self.emit(Op::MulMat, &[flat, flat], 1.0)?
+                self.emit(Op::MUL_MAT, &[flat, flat], 1.0)?
             }
             _ => {
                 let matrix =
                     self.leaf(LeafKind::Weight, DType::F32, [self.width, self.width, 1, 1], Fill::Uniform(-0.3, 0.3));
-                let product = self.emit_empty(Op::MulMat, &[matrix, scaled])?;
+                let product = self.emit_empty(Op::MUL_MAT, &[matrix, scaled])?;
                 let sum = self.emit_empty(Op::Add, &[product, scaled])?;
                 self.emit_empty(Op::Add, &[sum, weight])?
             }
@@ -743,7 +743,7 @@ impl Generator {
             0 => {
                 let shared = self.among(&[[1, 1], [2, 1], [4, 2], [1, 2]]);
                 let matrix = self.weight(dtype, [size, 20, shared[0], shared[1]]);
-                self.emit(Op::MulMat, &[matrix, x.id], x.bound * 12.0)?;
+                self.emit(Op::MUL_MAT, &[matrix, x.id], x.bound * 12.0)?;
             }
             1 => {
                 let half = |this: &mut Self, width| {
