@@ -31,4 +31,6 @@ if [ "$(uname -s)" = Linux ]; then
     fi
 fi
 
-exec cargo test --release "$@"
+cargo test --release "$@"
+# The first cases of every operation and type, on every GPU against the CPU; without a GPU it says so.
+exec cargo run --release --example backend_ops -- test --subset
