@@ -1,8 +1,9 @@
 {#- ROPE: turns pairs of each row by an angle that grows with the position. One thread per pair, or per element that is
     only copied.
 
-    Switches: neox (pairs lie half of the rotated part apart, else side by side), has_factors (a divisor per frequency),
-    yarn, bits (of a pair's number). -#}
+    Switches: mode (normal: pairs lie side by side, else half of the rotated part apart), sections (of the modes that have
+    four positions for each token), back (turns the other way), has_factors (a divisor per frequency), yarn, bits (of a
+    pair's number). -#}
 // Angles and frequencies are fixed-point turns, 2^32 to the turn: position times frequency wraps around by itself, and the
 // error stays the same wherever a token stands. Floats lose a digit of the angle with every digit of the position.
 {%- set scaled = has_factors or yarn %}
@@ -54,13 +55,37 @@ fn main(
     let x = row % p.y_ne1 * p.x_nb1 + token * p.x_nb2 + row / (p.y_ne1 * p.y_ne2) * p.x_nb3;
     let y = row * p.y_ne0;
     if (pair >= p.pairs) {
-        y_store(y + pair + p.pairs, x_load(x + pair + p.pairs));
+        // The rest of the row, before and after the part that turns.
+        let rest = pair - p.pairs;
+        let at = select(rest + 2u * p.pairs, rest, rest < p.first_dim);
+        y_store(y + at, x_load(x + at));
         return;
     }
-    // frequency = fastest · ratio^pair, one factor ratio^(2^bit) per bit of the pair's number.
+{%- if sections %}
+{%- set second = sections[0] %}
+{%- set third = second + sections[1] %}
+{%- set fourth = third + sections[2] %}
+    let at = pair % {{ fourth + sections[3] }}u;
+{%- if mode == "imrope" %}
+    let third = at % 3u;
+    let axis = select(3u, third, at < 3u * vec3({{ sections[0] }}u, {{ sections[1] }}u, {{ sections[2] }}u)[third]);
+{%- else %}
+    let axis = u32(at >= {{ second }}u) + u32(at >= {{ third }}u) + u32(at >= {{ fourth }}u);
+{%- endif %}
+    let position = positions_load(token + axis * p.y_ne2);
+{%- else %}
+    let position = positions_load(token);
+{%- endif %}
+{%- if mode == "vision" %}
+    // Frequencies start anew in each section.
+    let step = at - vec4(0u, {{ second }}u, {{ third }}u, {{ fourth }}u)[axis];
+{%- else %}
+    let step = pair;
+{%- endif %}
+    // frequency = fastest · ratio^step, one factor ratio^(2^bit) per bit of the step.
     var frequency = p.fastest;
 {%- for bit in range(bits) %}
-    if ((pair & {{ 2 ** bit }}u) != 0u) {
+    if ((step & {{ 2 ** bit }}u) != 0u) {
         frequency = product(frequency, p.ratio{{ bit }});
     }
 {%- endfor %}
@@ -76,13 +101,16 @@ fn main(
 {%- endif %}
     frequency = scaled(frequency, factor);
 {%- endif %}
-    let turn = cos_sin(frequency * u32(positions_load(token))) * p.magnitude;
-{%- if neox %}
-    let first = pair;
-    let second = pair + p.pairs;
-{%- else %}
-    let first = 2u * pair;
+    var turn = cos_sin(frequency * u32(position)) * p.magnitude;
+{%- if back %}
+    turn.y = -turn.y;
+{%- endif %}
+{%- if mode == "normal" %}
+    let first = p.first_dim + 2u * pair;
     let second = first + 1u;
+{%- else %}
+    let first = p.first_dim + pair;
+    let second = first + p.pairs;
 {%- endif %}
     let from_first = x_load(x + first);
     let from_second = x_load(x + second);

@@ -83,6 +83,7 @@ fn loads() -> Vec<Load> {
         Ok(given(
             Op::Rope(Rope {
                 n_dims: 128,
+                first_dim: 0,
                 mode: RopeMode::Neox,
                 n_ctx_orig: 4096,
                 freq_base: 10_000.0,

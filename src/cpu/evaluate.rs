@@ -124,7 +124,11 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
         }
         Op::Rope(parameters) => {
             let [a, positions] = sources.take()?;
-            rope::rope(&parameters, a, positions, sources.optional(2))
+            rope::rope(&parameters, a, positions, sources.optional(2), false)
+        }
+        Op::RopeBack(parameters) => {
+            let [grad, positions] = sources.take()?;
+            rope::rope(&parameters, grad, positions, sources.optional(2), true)
         }
         Op::FlashAttn(parameters) => {
             let [q, k, v] = sources.take()?;

@@ -67,6 +67,7 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         | OpKind::GetRowsBack
         | OpKind::RepeatBack
         | OpKind::RmsNormBack
+        | OpKind::RopeBack
         | OpKind::SoftMaxBack
         | OpKind::CrossEntropyLoss
         | OpKind::CrossEntropyLossBack => (false, Memory::Own),

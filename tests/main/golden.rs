@@ -168,21 +168,30 @@ fn op(node: &Value) -> Result<Op, Refusal> {
         OpKind::Norm => Op::Norm { eps: float(0) },
         OpKind::RmsNorm => Op::RmsNorm { eps: float(0) },
         OpKind::SoftMax => Op::SoftMax { scale: float(0), max_bias: float(1) },
-        OpKind::Rope => Op::Rope(Rope {
-            n_dims: word(1),
-            mode: match word(2) {
+        OpKind::Rope | OpKind::RopeBack => {
+            let sections = [11, 12, 13, 14].map(word);
+            let mode = match word(2) {
                 0 => RopeMode::Normal,
                 2 => RopeMode::Neox,
+                8 => RopeMode::Mrope { sections },
+                24 => RopeMode::Vision { sections },
+                40 => RopeMode::Imrope { sections },
                 other => return Err(unsupported(format!(" mode {other}"))),
-            },
-            n_ctx_orig: word(4),
-            freq_base: float(5),
-            freq_scale: float(6),
-            ext_factor: float(7),
-            attn_factor: float(8),
-            beta_fast: float(9),
-            beta_slow: float(10),
-        }),
+            };
+            let rope = Rope {
+                n_dims: word(1),
+                first_dim: word(15),
+                mode,
+                n_ctx_orig: word(4),
+                freq_base: float(5),
+                freq_scale: float(6),
+                ext_factor: float(7),
+                attn_factor: float(8),
+                beta_fast: float(9),
+                beta_slow: float(10),
+            };
+            if *kind == OpKind::Rope { Op::Rope(rope) } else { Op::RopeBack(rope) }
+        }
         OpKind::FlashAttn => Op::FlashAttn(FlashAttn {
             scale: float(0),
             max_bias: float(1),

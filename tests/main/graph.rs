@@ -93,6 +93,7 @@ const fn sparse(source: Option<Source>) -> Option<Source> {
 
 const ROPE: Rope = Rope {
     n_dims: 4,
+    first_dim: 0,
     mode: RopeMode::Neox,
     n_ctx_orig: 512,
     freq_base: 10_000.0,

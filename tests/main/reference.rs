@@ -1,14 +1,14 @@
 //! What every operation computes, from its definition, in f64 and as naively as possible; and how far off a device may be.
 
 mod reduce;
+mod rope;
 mod train;
 
 use crate::numbers::{Nd, indices};
+pub use rope::angle;
 use std::collections::HashMap;
-use std::f64::consts::{PI, TAU};
-use wgfuse::graph::{
-    DType, FlashAttn, Glu, Graph, Layout, Op, OpKind, Rope, RopeMode, SortOrder, Tensor, TensorId, Unary, ViewOf,
-};
+use std::f64::consts::PI;
+use wgfuse::graph::{DType, FlashAttn, Glu, Graph, Layout, Op, OpKind, SortOrder, Tensor, TensorId, Unary, ViewOf};
 
 /// What a result may be off by.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl Tolerance {
             OpKind::MulMat | OpKind::MulMatId | OpKind::GatedDeltaNet => Self::new(1e-4, 1e-12),
             OpKind::FlashAttn => Self::new(3e-5, 1e-11),
             // An angle of a few hundred is an f32 number.
-            OpKind::Rope => Self::new(6e-5, 1e-10),
+            OpKind::Rope | OpKind::RopeBack => Self::new(6e-5, 1e-10),
         };
         computed.or(Self::of_type(dtype))
     }
@@ -219,7 +219,8 @@ fn evaluate(tensor: &Tensor, sources: &[Option<Nd>]) -> Nd {
             let seen: Vec<bool> = (0..row.len()).map(|i0| bias(i0) != f64::NEG_INFINITY).collect();
             soft_max(&scores, &seen, optional(2).map(|sinks| sinks.all[i2]))
         }),
-        Op::Rope(rope) => rotated(&rope, source(0), source(1), optional(2)),
+        Op::Rope(rope) => rope::rotated(&rope, source(0), source(1), optional(2), 1.0),
+        Op::RopeBack(rope) => rope::rotated(&rope, source(0), source(1), optional(2), -1.0),
         Op::FlashAttn(attn) => attention(&attn, [0, 1, 2].map(source), optional(3), optional(4), ne),
         Op::SumRows => {
             Nd::from_fn(ne, |[_, i1, i2, i3]| (0..source(0).ne[0]).map(|i0| source(0).at([i0, i1, i2, i3])).sum())
@@ -348,38 +349,6 @@ fn soft_max(scores: &[f64], seen: &[bool], sink: Option<f64>) -> Vec<f64> {
     let weights: Vec<f64> = scores.iter().zip(seen).map(weight).collect();
     let sum = weights.iter().sum::<f64>() + sink.map_or(0.0, |sink| (sink - max).exp());
     weights.into_iter().map(|weight| if sum == 0.0 { 0.0 } else { weight / sum }).collect()
-}
-
-fn rotated(rope: &Rope, a: &Nd, positions: &Nd, factors: Option<&Nd>) -> Nd {
-    let dims = rope.n_dims as usize;
-    Nd::from_fn(a.ne, |at| {
-        let [i0, i1, i2, i3] = at;
-        if i0 >= dims {
-            return a.at(at);
-        }
-        let (pair, second, partner) = match rope.mode {
-            RopeMode::Normal => (i0 / 2, i0 % 2 == 1, i0 ^ 1),
-            RopeMode::Neox => (i0 % (dims / 2), i0 >= dims / 2, (i0 + dims / 2) % dims),
-        };
-        let (theta, magnitude) = angle(rope, positions.all[i2], pair, factors.map_or(1.0, |factors| factors.all[pair]));
-        let other = a.at([partner, i1, i2, i3]);
-        magnitude * (a.at(at) * theta.cos() + if second { other } else { -other } * theta.sin())
-    })
-}
-
-/// The angle of a pair and the factor on the result, by the formulas of the YaRN paper.
-pub fn angle(rope: &Rope, position: f64, pair: usize, factor: f64) -> (f64, f64) {
-    let (dims, base, scale) = (f64::from(rope.n_dims), f64::from(rope.freq_base), f64::from(rope.freq_scale));
-    let theta = position * base.powf(-2.0 * pair as f64 / dims) / factor;
-    if rope.ext_factor == 0.0 {
-        return (theta * scale, rope.attn_factor.into());
-    }
-    let bound = |turns: f32| dims * (f64::from(rope.n_ctx_orig) / (f64::from(turns) * TAU)).ln() / (2.0 * base.ln());
-    let (low, high) = (bound(rope.beta_fast).floor().max(0.0), bound(rope.beta_slow).ceil().min(dims - 1.0));
-    let ramp = 1.0 - ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
-    let mix = ramp * f64::from(rope.ext_factor);
-    let magnitude = f64::from(rope.attn_factor) * (1.0 + 0.1 * (1.0 / scale).ln());
-    (theta * scale * (1.0 - mix) + theta * mix, magnitude)
 }
 
 fn attention(attn: &FlashAttn, [q, k, v]: [&Nd; 3], mask: Option<&Nd>, sinks: Option<&Nd>, ne: [usize; 4]) -> Nd {

@@ -1,30 +1,39 @@
-//! ROPE.
+//! ROPE and ROPE_BACK.
 
 use crate::device::DeviceError;
 use crate::gpu::dispatch::{Context, Dispatch, Switch};
 use crate::graph::{Rope, RopeMode, TensorId};
 use std::f64::consts::TAU;
 
-/// Encodes a ROPE node.
+/// Encodes a ROPE node, or a ROPE_BACK node, which turns `back`.
 ///
 /// # Errors
 /// [`DeviceError::Unsupported`] for frequencies that grow along the row or exceed a turn per position.
-pub fn rope(cx: &Context<'_>, node: TensorId, rope: &Rope) -> Result<Vec<Dispatch>, DeviceError> {
+pub fn rope(cx: &Context<'_>, node: TensorId, rope: &Rope, back: bool) -> Result<Vec<Dispatch>, DeviceError> {
     let (source, positions) = (cx.source(node, 0)?, cx.source(node, 1)?);
     let layout = cx.tensor(node).layout();
-    let pairs = rope.n_dims / 2;
+    let pairs = rope.pairs();
     let yarn = rope.ext_factor != 0.0;
     // With YaRN the scale differs from pair to pair.
     let scale = if yarn { 1.0 } else { f64::from(rope.freq_scale) };
-    let ratio = f64::from(rope.freq_base).powf(-1.0 / f64::from(pairs));
+    let ratio = f64::from(rope.freq_base).powf(-2.0 / f64::from(rope.n_dims));
     if !(ratio <= 1.0 && (0.0..TAU).contains(&scale)) {
         let detail = format!("base {} and scale {}", rope.freq_base, rope.freq_scale);
         return Err(cx.unsupported(cx.tensor(node).kind(), detail));
     }
-    let bits = u32::BITS - pairs.saturating_sub(1).leading_zeros();
+    let bits = usize::BITS - pairs.saturating_sub(1).leading_zeros();
+    let (mode, sections) = match rope.mode {
+        RopeMode::Normal => ("normal", Vec::new()),
+        RopeMode::Neox => ("neox", Vec::new()),
+        RopeMode::Mrope { sections } => ("mrope", sections.to_vec()),
+        RopeMode::Imrope { sections } => ("imrope", sections.to_vec()),
+        RopeMode::Vision { sections } => ("vision", sections.to_vec()),
+    };
     let mut encoder = cx
         .kernel("rope", node)
-        .switch("neox", Switch::Bool(rope.mode == RopeMode::Neox))
+        .switch("mode", Switch::Str(mode))
+        .switch("sections", Switch::Ints(sections))
+        .switch("back", Switch::Bool(back))
         .switch("yarn", Switch::Bool(yarn))
         .switch("bits", Switch::Int(bits))
         .input("x", source)
@@ -33,7 +42,8 @@ pub fn rope(cx: &Context<'_>, node: TensorId, rope: &Rope) -> Result<Vec<Dispatc
         .optional_input("factors", "has_factors", cx.tensor(node).src(2))
         .output("y", node)
         .shape("y", node, &[0, 1, 2])
-        .size("pairs", pairs as usize)
+        .size("pairs", pairs)
+        .size("first_dim", rope.first_dim as usize)
         .size("fastest", fixed_point(scale / TAU));
     for bit in 0..bits {
         encoder = encoder.size(format!("ratio{bit}"), fixed_point(ratio.powf(f64::from(bit).exp2())));
@@ -48,7 +58,7 @@ pub fn rope(cx: &Context<'_>, node: TensorId, rope: &Rope) -> Result<Vec<Dispatc
             .float("freq_scale", rope.freq_scale)
             .float("ext_factor", rope.ext_factor);
     }
-    let threads = layout.rows() * (layout.ne[0] - pairs as usize);
+    let threads = layout.rows() * (layout.ne[0] - pairs);
     Ok(vec![encoder.float("magnitude", magnitude).threads(threads).finish()?])
 }
 

@@ -186,6 +186,7 @@ fn ropes() {
                 let factors = factors.then(|| f32(&mut g, [n_dims / 2, 1, 1, 1]).unwrap());
                 let rope = Rope {
                     n_dims: n_dims as u32,
+                    first_dim: 0,
                     mode,
                     n_ctx_orig: 256,
                     freq_base: 10000.0,

@@ -230,6 +230,15 @@ impl Graph {
         self.push(Op::Rope(rope), &[Some(a), Some(positions), factors])
     }
 
+    /// Gradient of [`Graph::rope`] with the same positions, factors and parameters, from that of its result:
+    /// [`Op::RopeBack`].
+    ///
+    /// # Errors
+    /// When the sources or parameters do not fit; see [`infer`].
+    pub fn rope_back(&mut self, grad: TensorId, positions: TensorId, factors: Option<TensorId>, rope: Rope) -> Made {
+        self.push(Op::RopeBack(rope), &[Some(grad), Some(positions), factors])
+    }
+
     /// Attention of `q [d, n, heads, b]` over `k [d, kv, heads_kv, b]` and `v [dv, kv, heads_kv, b]`, giving
     /// `[dv, heads, n, b]`: [`Op::FlashAttn`].
     ///

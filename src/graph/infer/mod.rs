@@ -1,6 +1,7 @@
 //! Shape and type rules: what an operation takes and what it gives, in one place.
 
 mod linear;
+mod positions;
 mod reduce;
 mod sources;
 mod train;
@@ -180,22 +181,7 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         }
         Op::L2Norm { eps } => reduce::l2_norm(&s, eps),
         Op::GroupNorm { groups, eps } => reduce::group_norm(&s, groups, eps),
-        Op::Rope(rope) => {
-            let [a, pos] = s.required(1)?;
-            s.float(0)?;
-            s.dense_rows(0)?;
-            s.typed(1, DType::I32)?;
-            s.check(1, pos.ne() == [a.ne()[2], 1, 1, 1], || format!("[{}, 1, 1, 1]", a.ne()[2]))?;
-            s.contiguous(1)?;
-            let even = rope.n_dims > 0 && rope.n_dims.is_multiple_of(2) && rope.n_dims as usize <= a.ne()[0];
-            s.parameter(even, "n_dims", rope.n_dims, format!("even, 2 to {}", a.ne()[0]))?;
-            if let Some(factors) = s.optional(2) {
-                s.typed(2, DType::F32)?;
-                s.contiguous(2)?;
-                s.check(2, factors.ne()[0] >= rope.n_dims as usize / 2, || format!("{} factors", rope.n_dims / 2))?;
-            }
-            Inferred::fresh(a.dtype(), a.ne())
-        }
+        Op::Rope(rope) | Op::RopeBack(rope) => positions::rope(&s, &rope),
         Op::FlashAttn(_) => {
             let [q, k, v] = s.required(2)?;
             s.typed(0, DType::F32)?;

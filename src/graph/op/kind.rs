@@ -47,6 +47,7 @@ op_kinds! {
     GroupNorm = "GROUP_NORM",
     SoftMax = "SOFT_MAX",
     Rope = "ROPE",
+    RopeBack = "ROPE_BACK",
     FlashAttn = "FLASH_ATTN_EXT",
     SumRows = "SUM_ROWS",
     Sum = "SUM",

@@ -127,6 +127,9 @@ pub enum Op {
     },
     /// Rotary position embedding; source 1 holds positions, source 2 optional frequency factors.
     Rope(Rope),
+    /// The gradient of [`Op::Rope`] with the same parameters and sources 1 and 2, from that of its result (source 0): the
+    /// turn back.
+    RopeBack(Rope),
     /// Attention of q (source 0) over k and v (1, 2) with optional mask (3) and sinks (4).
     FlashAttn(FlashAttn),
     /// The sum of each row.
@@ -255,6 +258,7 @@ impl Op {
             Self::GroupNorm { .. } => OpKind::GroupNorm,
             Self::SoftMax { .. } => OpKind::SoftMax,
             Self::Rope(_) => OpKind::Rope,
+            Self::RopeBack(_) => OpKind::RopeBack,
             Self::FlashAttn(_) => OpKind::FlashAttn,
             Self::SumRows => OpKind::SumRows,
             Self::Sum => OpKind::Sum,

@@ -1,11 +1,13 @@
 //! Parameters of operations that have more than one or two.
 
-/// Parameters of [`Op::Rope`](super::Op::Rope); YaRN as in Peng et al. 2023, arXiv 2309.00071.
+/// Parameters of [`Op::Rope`](super::Op::Rope) and its gradient; YaRN as in Peng et al. 2023, arXiv 2309.00071.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
-    /// Elements of each row that turn; even.
+    /// Elements of each row that turn, even; [`RopeMode::Vision`] turns twice as many.
     pub n_dims: u32,
-    /// Which elements form a pair.
+    /// The first of them, even.
+    pub first_dim: u32,
+    /// Which elements form a pair, and which position it turns by.
     pub mode: RopeMode,
     /// Context length of the original training, for YaRN.
     pub n_ctx_orig: u32,
@@ -23,13 +25,56 @@ pub struct Rope {
     pub beta_slow: f32,
 }
 
-/// How [`Op::Rope`](super::Op::Rope) pairs the elements of a row.
+impl Rope {
+    /// Pairs of each row that turn.
+    pub const fn pairs(&self) -> usize {
+        match self.mode {
+            RopeMode::Vision { .. } => self.n_dims as usize,
+            RopeMode::Normal | RopeMode::Neox | RopeMode::Mrope { .. } | RopeMode::Imrope { .. } => {
+                self.n_dims as usize / 2
+            }
+        }
+    }
+
+    /// The sections of a mode whose tokens have four positions each.
+    pub const fn sections(&self) -> Option<[u32; 4]> {
+        match self.mode {
+            RopeMode::Normal | RopeMode::Neox => None,
+            RopeMode::Mrope { sections } | RopeMode::Imrope { sections } | RopeMode::Vision { sections } => {
+                Some(sections)
+            }
+        }
+    }
+}
+
+/// How [`Op::Rope`](super::Op::Rope) pairs the elements of a row and chooses their positions.
+///
+/// With sections, a token has four positions (time, height, width, one more), all first positions coming before all
+/// second ones; the pairs of a row take turns in runs of as many pairs as the sections have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopeMode {
     /// Neighbours: `(0, 1), (2, 3), …`.
     Normal,
     /// Halves: `(0, n/2), (1, n/2 + 1), …`.
     Neox,
+    /// Halves; the first `sections[0]` pairs of a run turn by the first position, and so on (Wang et al. 2024,
+    /// arXiv 2409.12191).
+    Mrope {
+        /// Pairs for each position.
+        sections: [u32; 4],
+    },
+    /// Halves; the first three positions alternate from pair to pair, each as long as its section lasts, and the fourth
+    /// takes what is left.
+    Imrope {
+        /// Pairs for each position.
+        sections: [u32; 4],
+    },
+    /// Halves of the whole row, whose first `sections[0]` pairs turn by the first position, and so on; the frequencies
+    /// start anew in each section.
+    Vision {
+        /// Pairs for each position.
+        sections: [u32; 4],
+    },
 }
 
 /// Parameters of [`Op::FlashAttn`](super::Op::FlashAttn).

@@ -60,22 +60,33 @@ impl Op {
             Self::GroupNorm { groups, eps } => put(&[groups, eps.to_bits()]),
             Self::SoftMax { scale, max_bias } => put(&[scale.to_bits(), max_bias.to_bits()]),
             Self::SoftMaxBack { scale, max_bias } => put(&[scale.to_bits(), max_bias.to_bits()]),
-            Self::Rope(rope) => put(&[
-                0,
-                rope.n_dims,
-                match rope.mode {
-                    RopeMode::Normal => 0,
-                    RopeMode::Neox => 2,
-                },
-                0,
-                rope.n_ctx_orig,
-                rope.freq_base.to_bits(),
-                rope.freq_scale.to_bits(),
-                rope.ext_factor.to_bits(),
-                rope.attn_factor.to_bits(),
-                rope.beta_fast.to_bits(),
-                rope.beta_slow.to_bits(),
-            ]),
+            Self::Rope(rope) | Self::RopeBack(rope) => {
+                let [time, height, width, extra] = rope.sections().unwrap_or([0; 4]);
+                put(&[
+                    0,
+                    rope.n_dims,
+                    match rope.mode {
+                        RopeMode::Normal => 0,
+                        RopeMode::Neox => 2,
+                        RopeMode::Mrope { .. } => 8,
+                        RopeMode::Vision { .. } => 24,
+                        RopeMode::Imrope { .. } => 40,
+                    },
+                    0,
+                    rope.n_ctx_orig,
+                    rope.freq_base.to_bits(),
+                    rope.freq_scale.to_bits(),
+                    rope.ext_factor.to_bits(),
+                    rope.attn_factor.to_bits(),
+                    rope.beta_fast.to_bits(),
+                    rope.beta_slow.to_bits(),
+                    time,
+                    height,
+                    width,
+                    extra,
+                    rope.first_dim,
+                ]);
+            }
             Self::FlashAttn(attn) => put(&[
                 attn.scale.to_bits(),
                 attn.max_bias.to_bits(),

@@ -170,6 +170,7 @@ fn read_rope(mode: RopeMode, facts: &Facts<'_>, hparams: &Hparams, key: usize) -
     };
     Ok(Rope {
         n_dims: u32::try_from(n_dims).map_err(|_| facts.wrong(DIMENSIONS, "a u32"))?,
+        first_dim: 0,
         mode,
         n_ctx_orig: u32::try_from(n_ctx_orig).map_err(|_| facts.wrong(ORIGINAL, "a u32"))?,
         freq_base: facts.number_or("rope.freq_base", 10_000.0)?,

@@ -3,8 +3,8 @@
 use super::{ATTN, ROPE, Source, apart, f16, f32, i32, i64, make, of, sparse};
 use std::collections::{BTreeMap, BTreeSet};
 use wgfuse::graph::{
-    DType, Glu, Graph, GraphError, LeafKind, MAX_SOURCES, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, RopeMode,
-    SortOrder, Unary, ViewOf,
+    DType, Glu, Graph, GraphError, LeafKind, MAX_SOURCES, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, Rope,
+    RopeMode, SortOrder, Unary, ViewOf,
 };
 
 /// An operation with sources that fit it, and its result.
@@ -116,6 +116,14 @@ fn cases() -> Vec<Case> {
         fresh(soft_max, 1, &[x, None, f32([4, 1, 1, 1])], F32, [8, 3, 4, 6]),
         fresh(Op::Rope(ROPE), 2, &[apart(f16([8, 3, 4, 6])), i32([4, 1, 1, 1]), f32([2, 1, 1, 1])], F16, [8, 3, 4, 6]),
         fresh(Op::Rope(ROPE), 2, &[x, i32([4, 1, 1, 1]), None], F32, [8, 3, 4, 6]),
+        fresh(Op::RopeBack(ROPE), 2, &[apart(x), i32([4, 1, 1, 1]), f32([2, 1, 1, 1])], F32, [8, 3, 4, 6]),
+        fresh(
+            Op::Rope(Rope { mode: RopeMode::Vision { sections: [2, 2, 0, 0] }, ..ROPE }),
+            2,
+            &[x, i32([16, 1, 1, 1]), f32([4, 1, 1, 1])],
+            F32,
+            [8, 3, 4, 6],
+        ),
         fresh(
             Op::FlashAttn(ATTN),
             3,
@@ -308,7 +316,7 @@ fn arity(kind: OpKind) -> (usize, usize) {
         | OpKind::SoftMaxBack
         | OpKind::CrossEntropyLoss
         | OpKind::SsmConv => (2, 2),
-        OpKind::Rope => (2, 3),
+        OpKind::Rope | OpKind::RopeBack => (2, 3),
         OpKind::SetRows | OpKind::MulMatId | OpKind::CrossEntropyLossBack | OpKind::OptStepSgd => (3, 3),
         OpKind::OptStepAdamW => (5, 5),
         OpKind::FlashAttn => (3, 5),
@@ -332,9 +340,9 @@ fn a_leaf_is_no_operation_and_eleven_sources_are_too_many() {
 fn labels_are_ggmls_names() {
     let labels: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.label()).collect();
     let expected = "NONE VIEW RESHAPE PERMUTE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID OUT_PROD \
-        SOLVE_TRI ADD SUB MUL DIV SCALE REPEAT CONCAT NORM RMS_NORM L2_NORM GROUP_NORM SOFT_MAX ROPE FLASH_ATTN_EXT \
-        SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX ARGSORT TOP_K CLAMP SQR SIN TANH SIGMOID GELU SILU SOFTPLUS \
-        GEGLU SWIGLU SSM_CONV GATED_DELTA_NET GET_ROWS_BACK REPEAT_BACK RMS_NORM_BACK SOFT_MAX_BACK \
+        SOLVE_TRI ADD SUB MUL DIV SCALE REPEAT CONCAT NORM RMS_NORM L2_NORM GROUP_NORM SOFT_MAX ROPE ROPE_BACK \
+        FLASH_ATTN_EXT SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX ARGSORT TOP_K CLAMP SQR SIN TANH SIGMOID GELU \
+        SILU SOFTPLUS GEGLU SWIGLU SSM_CONV GATED_DELTA_NET GET_ROWS_BACK REPEAT_BACK RMS_NORM_BACK SOFT_MAX_BACK \
         CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK OPT_STEP_ADAMW OPT_STEP_SGD";
     assert_eq!(labels.join(" "), expected);
     assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), labels.len(), "no two kinds share a label");
@@ -362,8 +370,11 @@ fn words_are_what_ggml_stores() {
         (Op::SoftMaxBack { scale: 0.5, max_bias: 8.0 }, vec![bits(0.5), bits(8.0)]),
         (Op::SoftMax { scale: 0.5, max_bias: 8.0 }, vec![bits(0.5), bits(8.0)]),
         (Op::Rope(ROPE), [&[0, 4, 2, 0, 512][..], &[10_000.0, 0.5, 0.25, 1.5, 32.0, 2.0].map(bits)].concat()),
-        (Op::Rope(wgfuse::graph::Rope { mode: RopeMode::Normal, n_dims: 6, ..ROPE }), {
+        (Op::Rope(Rope { mode: RopeMode::Normal, n_dims: 6, ..ROPE }), {
             [&[0, 6, 0, 0, 512][..], &[10_000.0, 0.5, 0.25, 1.5, 32.0, 2.0].map(bits)].concat()
+        }),
+        (Op::RopeBack(Rope { mode: RopeMode::Mrope { sections: [3, 2, 1, 4] }, first_dim: 2, ..ROPE }), {
+            [&[0, 4, 8, 0, 512][..], &[10_000.0, 0.5, 0.25, 1.5, 32.0, 2.0].map(bits), &[3, 2, 1, 4, 2]].concat()
         }),
         (Op::FlashAttn(ATTN), vec![bits(0.125), bits(8.0), bits(30.0), 10]),
         (

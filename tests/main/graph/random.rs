@@ -99,17 +99,28 @@ impl Step {
             OpKind::Norm => Op::Norm { eps: number },
             OpKind::RmsNorm => Op::RmsNorm { eps: number },
             OpKind::SoftMax => Op::SoftMax { scale: number, max_bias: number },
-            OpKind::Rope => Op::Rope(Rope {
-                n_dims: count,
-                mode: if flag { RopeMode::Neox } else { RopeMode::Normal },
-                n_ctx_orig: count,
-                freq_base: number,
-                freq_scale: number,
-                ext_factor: number,
-                attn_factor: number,
-                beta_fast: number,
-                beta_slow: number,
-            }),
+            OpKind::Rope | OpKind::RopeBack => {
+                let sections = [count; 4];
+                let rope = Rope {
+                    n_dims: count,
+                    first_dim: if flag { 0 } else { count },
+                    mode: match axes[0] % 5 {
+                        0 => RopeMode::Normal,
+                        1 => RopeMode::Neox,
+                        2 => RopeMode::Mrope { sections },
+                        3 => RopeMode::Imrope { sections },
+                        _ => RopeMode::Vision { sections },
+                    },
+                    n_ctx_orig: count,
+                    freq_base: number,
+                    freq_scale: number,
+                    ext_factor: number,
+                    attn_factor: number,
+                    beta_fast: number,
+                    beta_slow: number,
+                };
+                if self.kind == OpKind::Rope { Op::Rope(rope) } else { Op::RopeBack(rope) }
+            }
             OpKind::FlashAttn => Op::FlashAttn(FlashAttn {
                 scale: number,
                 max_bias: number,

@@ -4,7 +4,9 @@ use super::refuses_reductions::reductions;
 use super::{ATTN, ROPE, Source, apart, f16, f32, i32, i64, make, of, sparse};
 use std::collections::BTreeSet;
 use wgfuse::graph::DType::{BF16, F16, F32, I32, I64};
-use wgfuse::graph::{BlockFormat, DType, Glu, Graph, GraphError, LeafKind, Op, OpKind, Rope, SortOrder, Unary};
+use wgfuse::graph::{
+    BlockFormat, DType, Glu, Graph, GraphError, LeafKind, Op, OpKind, Rope, RopeMode, SortOrder, Unary,
+};
 
 const READABLE: &str = "a floating-point type, quantized or not";
 const WRITABLE: &str = "a floating-point type, or a quantized one that can be written";
@@ -244,6 +246,9 @@ fn attention() -> Vec<Case> {
     let keys = "[8, n, a divisor of 4, a divisor of 6]";
     let mask = "[8, at least 3, a divisor of 4, a divisor of 6]";
     let positions = i32([4, 1, 1, 1]);
+    let four = i32([16, 1, 1, 1]);
+    let some = "at most 8 pairs, some of them in the first three";
+    let sections = |mode, pos, why| rope_of(Rope { mode, ..ROPE }, X, pos, None, why);
     vec![
         soft_max(f16([8, 3, 4, 6]), None, None, Why::Source(0, "f32")),
         soft_max(sparse(X), None, None, Why::Source(0, "contiguous rows")),
@@ -269,6 +274,33 @@ fn attention() -> Vec<Case> {
         dims(3, "3"),
         dims(10, "10"),
         dims(u32::MAX - 1, "4294967294"),
+        rope_of(Rope { first_dim: 6, ..ROPE }, X, positions, None, Parameter("first_dim", "6", "even, 0 to 4")),
+        rope_of(Rope { first_dim: 3, ..ROPE }, X, positions, None, Parameter("first_dim", "3", "even, 0 to 4")),
+        sections(RopeMode::Mrope { sections: [1, 1, 1, 0] }, positions, Why::Source(1, "[16, 1, 1, 1]")),
+        sections(RopeMode::Imrope { sections: [0, 0, 0, 2] }, four, Parameter("sections", "[0, 0, 0, 2]", some)),
+        sections(RopeMode::Mrope { sections: [3, 3, 3, 0] }, four, Parameter("sections", "[3, 3, 3, 0]", some)),
+        rope_of(
+            Rope { mode: RopeMode::Vision { sections: [1, 1, 0, 0] }, n_dims: 6, ..ROPE },
+            X,
+            four,
+            None,
+            Parameter("n_dims", "6", "half of 8"),
+        ),
+        rope_of(
+            Rope { mode: RopeMode::Vision { sections: [1, 1, 0, 0] }, first_dim: 2, ..ROPE },
+            X,
+            four,
+            None,
+            Parameter("first_dim", "2", "0, since the whole row turns"),
+        ),
+        rope_of(
+            Rope { mode: RopeMode::Vision { sections: [1, 1, 0, 0] }, ..ROPE },
+            X,
+            four,
+            f32([3, 1, 1, 1]),
+            Why::Source(2, "4 factors"),
+        ),
+        case(Op::RopeBack(ROPE), &[X, i32([5, 1, 1, 1])], Why::Source(1, "[4, 1, 1, 1]")),
         rope(X, positions, f16([2, 1, 1, 1]), Why::Source(2, "f32")),
         rope(X, positions, sparse(f32([2, 1, 1, 1])), Why::Source(2, "a contiguous tensor")),
         rope(X, positions, f32([1, 1, 1, 1]), Why::Source(2, "2 factors")),

@@ -102,6 +102,7 @@ fn shapes_without_a_kernel() {
     let attn = FlashAttn { scale: 1.0, max_bias: 0.0, logit_softcap: 0.0, precision: Precision::Default };
     let rope = Rope {
         n_dims: 6,
+        first_dim: 0,
         mode: RopeMode::Normal,
         n_ctx_orig: 128,
         freq_base: 0.5,

@@ -4,10 +4,11 @@ use crate::devices::{all, unfused};
 use crate::numbers::pairs;
 use crate::reference::angle;
 use crate::rig::{DENSE_ROWS, FLOATS, Form, Rig, called};
-use wgfuse::graph::{DType, LeafKind, Rope, RopeMode};
+use wgfuse::graph::{DType, Graph, LeafKind, Rope, RopeMode};
 
 const PLAIN: Rope = Rope {
     n_dims: 8,
+    first_dim: 0,
     mode: RopeMode::Normal,
     n_ctx_orig: 128,
     freq_base: 10_000.0,
@@ -66,6 +67,76 @@ fn pairs_turn_by_their_position() {
         }
     }
     rig.check();
+}
+
+/// Rows that turn by four positions each, parts of rows that do not start at the first element, and the way back.
+#[test]
+fn pairs_turn_by_the_position_of_their_section() {
+    let variants = [
+        (20, Rope { mode: RopeMode::Mrope { sections: [4, 3, 2, 1] }, n_dims: 20, ..PLAIN }),
+        (21, Rope { mode: RopeMode::Mrope { sections: [2, 0, 1, 0] }, n_dims: 16, first_dim: 4, ..YARN }),
+        (128, Rope { mode: RopeMode::Mrope { sections: [32, 32, 32, 32] }, n_dims: 128, ..PLAIN }),
+        (24, Rope { mode: RopeMode::Imrope { sections: [4, 3, 3, 0] }, n_dims: 20, first_dim: 2, ..PLAIN }),
+        (24, Rope { mode: RopeMode::Imrope { sections: [5, 1, 3, 2] }, n_dims: 24, ..YARN }),
+        (20, Rope { mode: RopeMode::Vision { sections: [5, 5, 0, 0] }, n_dims: 10, ..PLAIN }),
+        (20, Rope { mode: RopeMode::Vision { sections: [2, 1, 3, 2] }, n_dims: 10, ..YARN }),
+        (80, Rope { mode: RopeMode::Vision { sections: [10, 10, 10, 10] }, n_dims: 40, freq_scale: 0.5, ..PLAIN }),
+        (24, Rope { first_dim: 16, ..PLAIN }),
+        (24, Rope { mode: RopeMode::Neox, first_dim: 6, ..YARN }),
+    ];
+    let mut rig = Rig::default();
+    let memory: Vec<(Form, DType)> = pairs(DENSE_ROWS, FLOATS).collect();
+    let options = [(false, false), (true, false), (false, true), (true, true)];
+    // Every variant in every way, each time in the next of all types and forms.
+    let all = variants.into_iter().flat_map(|variant| options.map(|options| (variant, options)));
+    for (((width, rope), (with_factors, back)), &(form, dtype)) in all.zip(memory.iter().cycle()) {
+        let a = rig.source(form, dtype, [width, 3, 5, 2]);
+        let count: u32 = if rope.sections().is_some() { 20 } else { 5 };
+        let each: Vec<f64> = (0..count).map(|at| f64::from(at * 37 % 101 + 1)).collect();
+        let positions = rig.given(LeafKind::Input, DType::I32, [count as usize, 1, 1, 1], &each);
+        let factors = with_factors.then(|| {
+            let factors = rig.weight([rope.pairs(), 1, 1, 1]);
+            rig.map(factors, |x| x.abs() * 4.0 + 0.5)
+        });
+        let make = if back { Graph::rope_back } else { Graph::rope };
+        let out = make(&mut rig.graph, a, positions, factors, rope).unwrap();
+        rig.output(out);
+    }
+    rig.check();
+}
+
+/// One pair for each element of the first half; elements that are 1 and 0 come out as the cosine of the angle.
+#[test]
+fn sections_choose_the_published_positions() {
+    // A position of 0 leaves the cosine at 1, so that the cosines tell which position each pair turned by.
+    let chosen = |mode, width: usize, n_dims, axis: usize| -> Vec<bool> {
+        let mut rig = Rig::default();
+        let ones: Vec<f64> = (0..width).map(|i| if i < width / 2 { 1.0 } else { 0.0 }).collect();
+        let a = rig.given(LeafKind::Input, DType::F32, [width, 1, 1, 1], &ones);
+        let mut positions = [0.0; 4];
+        positions[axis] = 1.0;
+        let positions = rig.given(LeafKind::Input, DType::I32, [4, 1, 1, 1], &positions);
+        let rope = Rope { mode, n_dims, freq_base: 4.0, ..PLAIN };
+        let out = rig.graph.rope(a, positions, None, rope).unwrap();
+        rig.output(out);
+        let found: Vec<Vec<bool>> = all()
+            .iter()
+            .map(|device| rig.run(device, unfused()).unwrap()[0].all[..width / 2].iter().map(|&x| x != 1.0).collect())
+            .collect();
+        assert!(found.iter().all(|other| *other == found[0]));
+        found[0].clone()
+    };
+    let text = |mode, width, n_dims| -> String {
+        let axes = [0, 1, 2, 3].map(|axis| chosen(mode, width, n_dims, axis));
+        (0..width / 2)
+            .map(|pair| (0..4).filter(|&axis| axes[axis][pair]).map(|a| ['t', 'y', 'x', 'e'][a]).collect::<String>())
+            .collect()
+    };
+    // The examples of ggml's documentation, continued by hand.
+    assert_eq!(text(RopeMode::Mrope { sections: [4, 2, 2, 0] }, 16, 16), "ttttyyxx");
+    assert_eq!(text(RopeMode::Imrope { sections: [3, 3, 2, 0] }, 16, 16), "tyxtyxty");
+    assert_eq!(text(RopeMode::Imrope { sections: [2, 1, 1, 4] }, 16, 16), "tyxteeee");
+    assert_eq!(text(RopeMode::Vision { sections: [4, 4, 0, 0] }, 16, 8), "ttttyyyy");
 }
 
 #[test]

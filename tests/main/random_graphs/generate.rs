@@ -620,6 +620,7 @@ impl Generator {
         };
         let rope = Rope {
             n_dims,
+            first_dim: 0,
             mode: self.among(&[RopeMode::Normal, RopeMode::Neox]),
             n_ctx_orig: 128,
             freq_base: 10_000.0,
