@@ -1,4 +1,6 @@
 {% from "index" import unravel, strided, repeated %}
+{% from "activation" import function %}
+{% if op == "silu_back" %}{{ function(op) }}{% endif %}
 {% set dense = src0_dense and addend == "dense" %}
 {% if not dense %}{{ unravel() }}{% endif %}
 {% if not src0_dense %}{{ strided("src0") }}{% endif %}
@@ -19,5 +21,9 @@ fn main(
     {% endif %}
     let a = src0_load({% if src0_dense %}i{% else %}src0_at(c){% endif %});
     let b = src1_load({% if addend == "dense" %}i{% else %}src1_at(c){% endif %});
+    {% if op == "silu_back" %}
+    dst_store(i, act_back(a, b));
+    {% else %}
     dst_store(i, a {{ op }} b);
+    {% endif %}
 }

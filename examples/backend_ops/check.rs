@@ -30,7 +30,21 @@ pub fn tolerance(case: &Case, dtype: DType) -> f64 {
         DType::I32 | DType::I64 => return 0.0,
         DType::Block(_) => return 1e-5,
     };
-    let moves = [OpKind::Cpy, OpKind::Cont, OpKind::GetRows, OpKind::SetRows, OpKind::Repeat, OpKind::Concat];
+    let moves = [
+        OpKind::Cpy,
+        OpKind::Cont,
+        OpKind::Dup,
+        OpKind::GetRows,
+        OpKind::SetRows,
+        OpKind::Repeat,
+        OpKind::Concat,
+        OpKind::Set,
+        OpKind::Fill,
+        OpKind::Tri,
+        OpKind::Diag,
+        OpKind::DiagMaskInf,
+        OpKind::DiagMaskZero,
+    ];
     let kind = OpKind::ALL.iter().find(|kind| kind.label() == case.label);
     match kind {
         Some(kind) if moves.contains(kind) || kind.is_view() => 0.0,

@@ -1,8 +1,9 @@
 //! Operations that compute each element on its own.
 
 use super::memory::{View, unravel, wrap};
-use super::parallel;
-use crate::graph::{Glu, Unary};
+use super::{functions, index_error, parallel};
+use crate::device::DeviceError;
+use crate::graph::{Glu, OpKind};
 
 /// Scalar operations that a transcendental function costs, roughly.
 const TRANSCENDENTAL: usize = 16;
@@ -75,13 +76,9 @@ pub(super) fn map(a: &View, op: impl Fn(f32) -> f32 + Sync) -> Vec<f32> {
     out
 }
 
-/// `act(gate) · value` of two tensors, or of the halves of one tensor's rows; `swapped`: the gate is the second half. Of
+/// `unit(gate, value)` of two tensors, or of the halves of one tensor's rows; `swapped`: the gate is the second half. Of
 /// two tensors it is always the first.
 pub(super) fn gated(glu: Glu, swapped: bool, a: &View, b: Option<&View>) -> Vec<f32> {
-    let act = |x| match glu {
-        Glu::Geglu => gelu(x),
-        Glu::Swiglu => silu(x),
-    };
     let ne = a.ne();
     let width = if b.is_some() { ne[0] } else { ne[0] / 2 };
     let mut out = vec![0.0; width * a.layout().rows()];
@@ -97,43 +94,27 @@ pub(super) fn gated(glu: Glu, swapped: bool, a: &View, b: Option<&View>) -> Vec<
             }
         };
         for (out, (&gate, &value)) in out.iter_mut().zip(gate.iter().zip(value)) {
-            *out = act(gate) * value;
+            *out = functions::gated(glu, gate, value);
         }
     });
     out
 }
 
-/// The element-wise function itself.
-pub(super) fn unary(unary: Unary) -> fn(f32) -> f32 {
-    match unary {
-        Unary::Tanh => f32::tanh,
-        Unary::Sigmoid => sigmoid,
-        Unary::Gelu => gelu,
-        Unary::Silu => silu,
-        Unary::Softplus => softplus,
-    }
-}
-
-/// `x` held to `[min, max]`; NaN stays NaN, and of contradicting bounds the lower one wins.
-pub(super) fn hold(x: f32, min: f32, max: f32) -> f32 {
-    let lowered = if x > max { max } else { x };
-    if lowered < min { min } else { lowered }
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-fn silu(x: f32) -> f32 {
-    x / (1.0 + (-x).exp())
-}
-
-/// `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))`: Hendrycks and Gimpel 2016, arXiv 1606.08415.
-fn gelu(x: f32) -> f32 {
-    const SQRT_2_OVER_PI: f32 = 0.797_884_6;
-    0.5 * x * (1.0 + (SQRT_2_OVER_PI * x * (1.0 + 0.044_715 * x * x)).tanh())
-}
-
-fn softplus(x: f32) -> f32 {
-    if x > 20.0 { x } else { x.exp().ln_1p() }
+/// `a [n, used, tokens, …]` plus the rows of `b [n, m]` that `ids [used, tokens]` name.
+pub(super) fn add_id(a: &View, b: &View, ids: &View) -> Result<Vec<f32>, DeviceError> {
+    let ne = a.ne();
+    let mut out = vec![0.0; a.layout().elements()];
+    let picks = (0..a.layout().rows())
+        .map(|row| {
+            let [used, token, _] = unravel(row, ne);
+            let id = ids.int([used, token, 0, 0]);
+            let row = usize::try_from(id).ok().filter(|&row| row < b.ne()[1]);
+            row.ok_or_else(|| index_error(OpKind::AddId, id, b.ne()[1]))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    parallel::rows(&mut out, ne[0], ne[0], |row, out| {
+        out.copy_from_slice(&a.row(unravel(row, ne)));
+        combine(out, &b.row([picks[row], 0, 0]), |a, b| a + b);
+    });
+    Ok(out)
 }

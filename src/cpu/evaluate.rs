@@ -2,7 +2,10 @@
 
 use super::memory::{Values, View};
 use super::norm::{Norm, norm};
-use super::{attention, elementwise, linear, matmul, norm as norms, recurrent, reduce, rope, rows, sums, train};
+use super::{
+    attention, elementwise, filling, functions, linear, matmul, norm as norms, recurrent, reduce, rope, rows, sums,
+    train,
+};
 use crate::device::DeviceError;
 use crate::graph::Op;
 
@@ -72,7 +75,7 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
             let [a, destination] = sources.take()?;
             return Ok(vec![rows::copy(a, destination.dtype())]);
         }
-        Op::Cont { .. } => {
+        Op::Cont { .. } | Op::Dup => {
             let [a] = sources.take()?;
             return Ok(vec![rows::copy(a, a.dtype())]);
         }
@@ -102,7 +105,7 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
         }
         Op::Repeat { ne } => {
             let [a] = sources.take()?;
-            rows::repeat(a, ne)
+            return Ok(vec![rows::repeat(a, ne)]);
         }
         Op::Concat { dim } => {
             let [a, b] = sources.take()?;
@@ -153,11 +156,57 @@ fn evaluate_op(op: Op, sources: &Sources) -> Result<Vec<Values>, DeviceError> {
         Op::TopK { k } => return Ok(vec![Values::Int(reduce::top_k(sources.take::<1>()?[0], k))]),
         Op::Clamp { min, max } => {
             let [a] = sources.take()?;
-            elementwise::map(a, |x| elementwise::hold(x, min, max))
+            elementwise::map(a, |x| functions::hold(x, min, max))
         }
         Op::Sqr => map(|x| x * x)?,
+        Op::Sqrt => map(f32::sqrt)?,
         Op::Sin => map(f32::sin)?,
-        Op::Unary(unary) => map(elementwise::unary(unary))?,
+        Op::Cos => map(f32::cos)?,
+        Op::Log => map(f32::ln)?,
+        Op::LeakyRelu { negative_slope } => {
+            let [a] = sources.take()?;
+            elementwise::map(a, |x| functions::leaky_relu(x, negative_slope))
+        }
+        Op::Xielu(parameters) => {
+            let [a] = sources.take()?;
+            elementwise::map(a, |x| functions::xielu(x, &parameters))
+        }
+        Op::Unary(unary) => map(functions::unary(unary))?,
+        Op::SiluBack => binary(functions::silu_back)?,
+        Op::AddId => {
+            let [a, b, ids] = sources.take()?;
+            elementwise::add_id(a, b, ids)?
+        }
+        Op::Acc { window, in_place: _ } => {
+            let [a, b] = sources.take()?;
+            filling::acc(a, b, window)
+        }
+        Op::Set { window, in_place: _ } => {
+            let [a, b] = sources.take()?;
+            return Ok(vec![filling::set(a, b, window)]);
+        }
+        Op::Fill { value, in_place: _ } => {
+            let [a] = sources.take()?;
+            vec![value; a.layout().elements()]
+        }
+        Op::Arange { start, stop, step } => filling::arange(start, stop, step),
+        Op::TimestepEmbedding { dim, max_period } => {
+            let [times] = sources.take()?;
+            filling::timestep_embedding(times, dim as usize, max_period)
+        }
+        Op::Tri { part } => {
+            let [a] = sources.take()?;
+            filling::tri(a, part)
+        }
+        Op::Diag => filling::diag(sources.take::<1>()?[0]),
+        Op::DiagMaskInf { n_past, in_place: _ } => {
+            let [a] = sources.take()?;
+            filling::diag_mask(a, n_past, f32::NEG_INFINITY)
+        }
+        Op::DiagMaskZero { n_past, in_place: _ } => {
+            let [a] = sources.take()?;
+            filling::diag_mask(a, n_past, 0.0)
+        }
         Op::Glu { glu, swapped } => {
             let [a] = sources.take()?;
             elementwise::gated(glu, swapped, a, sources.optional(1))

@@ -6,6 +6,8 @@
 mod attention;
 mod elementwise;
 mod evaluate;
+mod filling;
+mod functions;
 mod linear;
 mod load;
 mod matmul;

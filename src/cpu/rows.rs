@@ -77,11 +77,15 @@ fn join<T: Element>(a: &View, b: &View, dim: usize) -> Values {
 }
 
 /// `a` repeated to fill the shape `ne`.
-pub(super) fn repeat(a: &View, ne: [usize; 4]) -> Vec<f32> {
-    let mut out = vec![0.0; ne.iter().product()];
+pub(super) fn repeat(a: &View, ne: [usize; 4]) -> Values {
+    if a.dtype().is_float() { repeated::<f32>(a, ne) } else { repeated::<i64>(a, ne) }
+}
+
+fn repeated<T: Element>(a: &View, ne: [usize; 4]) -> Values {
+    let mut out = vec![T::default(); ne.iter().product()];
     parallel::rows(&mut out, ne[0], ne[0], |row, out| {
-        let source = a.row(wrap(unravel(row, ne), a.ne()));
+        let source = T::row(a, wrap(unravel(row, ne), a.ne()));
         out.chunks_mut(source.len()).for_each(|part| part.copy_from_slice(&source));
     });
-    out
+    T::values(out)
 }

@@ -35,6 +35,7 @@ pub(crate) fn described(graph: &Graph, node: TensorId, error: DeviceError) -> De
         // Writing to a string cannot fail.
         let _ = write!(detail, "{separator}{}", graph.tensor(id).layout());
     }
-    let _ = write!(detail, " to {}: {reason}", graph.tensor(node).layout());
+    let to = if detail.is_empty() { "" } else { " to " };
+    let _ = write!(detail, "{to}{}: {reason}", graph.tensor(node).layout());
     DeviceError::Unsupported { device, op, detail }
 }

@@ -19,6 +19,8 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources![
     "activation",
     "add_chain",
+    "add_id",
+    "arange",
     "argmax",
     "argsort",
     "attention",
@@ -27,6 +29,8 @@ const SOURCES: &[(&str, &str)] = sources![
     "copy",
     "cross_entropy",
     "cumsum",
+    "diag",
+    "fill",
     "gated_delta_net",
     "get_rows",
     "get_rows_back",
@@ -50,10 +54,14 @@ const SOURCES: &[(&str, &str)] = sources![
     "snake",
     "soft_max",
     "solve_tri",
+    "special",
     "ssm_conv",
     "sum_rows",
+    "timestep_embedding",
     "total",
+    "triangle",
     "unary",
+    "window",
 ];
 
 /// All sources, parsed once. Files of the folder `WGFUSE_SHADER_DIR` stand in for those of the same name, so that a

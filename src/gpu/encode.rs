@@ -1,7 +1,7 @@
 //! From groups to dispatches: who encodes what.
 
 use super::dispatch::{Context, Dispatch};
-use super::ops::{attention, elementwise, linear, matmul, norm, recurrent, reduce, rope, rows, sort, train};
+use super::ops::{attention, elementwise, filling, linear, matmul, norm, recurrent, reduce, rope, rows, sort, train};
 use crate::device::DeviceError;
 use crate::fusion::FusionId;
 use crate::graph::{Op, OpKind, TensorId};
@@ -48,12 +48,28 @@ fn single(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError
         Op::Scale { scale, bias, in_place: _ } => unary("scale", &[("scale", scale), ("bias", bias)]),
         Op::Clamp { min, max } => unary("clamp", &[("min", min), ("max", max)]),
         Op::Sqr => unary("sqr", &[]),
+        Op::Sqrt => unary("sqrt", &[]),
         Op::Sin => unary("sin", &[]),
+        Op::Cos => unary("cos", &[]),
+        Op::Log => unary("log", &[]),
+        Op::LeakyRelu { negative_slope } => unary("leaky_relu", &[("negative_slope", negative_slope)]),
+        Op::Xielu(parameters) => elementwise::xielu(cx, node, &parameters),
         Op::Unary(function) => unary(elementwise::function(function), &[]),
         Op::Glu { glu, swapped } => elementwise::glu(cx, node, glu, swapped),
+        Op::SiluBack => elementwise::binary(cx, node, "silu_back"),
+        Op::AddId => elementwise::add_id(cx, node),
+        Op::Acc { window, in_place } => filling::window(cx, node, window, in_place, true),
+        Op::Set { window, in_place } => filling::window(cx, node, window, in_place, false),
+        Op::Fill { value, in_place: _ } => filling::fill(cx, node, value),
+        Op::Arange { start, stop: _, step } => filling::arange(cx, node, start, step),
+        Op::TimestepEmbedding { dim, max_period } => filling::timestep_embedding(cx, node, dim, max_period),
+        Op::Tri { part } => filling::tri(cx, node, part),
+        Op::Diag => filling::diag(cx, node),
+        Op::DiagMaskInf { n_past, in_place: _ } => filling::diag_mask(cx, node, n_past, f32::NEG_INFINITY),
+        Op::DiagMaskZero { n_past, in_place: _ } => filling::diag_mask(cx, node, n_past, 0.0),
         Op::GetRows => rows::get_rows(cx, node),
         Op::SetRows => rows::set_rows(cx, node),
-        Op::Cpy | Op::Cont { .. } => rows::copy(cx, node),
+        Op::Cpy | Op::Cont { .. } | Op::Dup => rows::copy(cx, node),
         Op::Repeat { .. } => rows::repeat(cx, node),
         Op::Concat { dim } => rows::concat(cx, node, dim),
         Op::SumRows => rows::sum_rows(cx, node),

@@ -15,7 +15,10 @@ pub use block_format::BlockFormat;
 pub use dtype::DType;
 pub use error::GraphError;
 pub use infer::{Inferred, infer};
-pub use op::{FlashAttn, Glu, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, Rope, RopeMode, SortOrder, Unary};
+pub use op::{
+    FlashAttn, Glu, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, Rope, RopeMode, SortOrder, Triangle, Unary, Window,
+    Xielu,
+};
 pub use tensor::{BufferClass, Layout, LeafKind, MAX_SOURCES, Tensor, TensorId, ViewOf};
 
 /// A graph of tensors and the order in which to compute them.

@@ -30,7 +30,7 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         OpKind::None | OpKind::View | OpKind::Reshape | OpKind::Permute | OpKind::Transpose => (true, Memory::Own),
         OpKind::SetRows => (true, Memory::Over(2)),
         OpKind::Cpy => (true, Memory::Over(1)),
-        OpKind::Scale => (true, Memory::InPlace(0)),
+        OpKind::Scale | OpKind::Set => (true, Memory::InPlace(0)),
         OpKind::GetRows
         | OpKind::Cont
         | OpKind::MulMat
@@ -47,15 +47,44 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         | OpKind::Rope
         | OpKind::SumRows
         | OpKind::Clamp
+        | OpKind::Abs
+        | OpKind::Sgn
+        | OpKind::Neg
+        | OpKind::Step
         | OpKind::Tanh
+        | OpKind::Elu
+        | OpKind::Relu
         | OpKind::Sigmoid
         | OpKind::Gelu
+        | OpKind::GeluQuick
         | OpKind::Silu
+        | OpKind::HardSwish
+        | OpKind::HardSigmoid
+        | OpKind::Exp
+        | OpKind::Expm1
         | OpKind::Softplus
+        | OpKind::GeluErf
+        | OpKind::Xielu
+        | OpKind::Floor
+        | OpKind::Ceil
+        | OpKind::Round
+        | OpKind::Trunc
+        | OpKind::Reglu
         | OpKind::Geglu
         | OpKind::Swiglu
+        | OpKind::SwigluOai
+        | OpKind::GegluErf
+        | OpKind::GegluQuick
+        | OpKind::SwigluClamp
+        | OpKind::Tri
+        | OpKind::Diag
         | OpKind::SsmConv => (true, Memory::Own),
-        OpKind::OptStepAdamW | OpKind::OptStepSgd => (false, Memory::InPlace(0)),
+        OpKind::OptStepAdamW
+        | OpKind::OptStepSgd
+        | OpKind::Acc
+        | OpKind::Fill
+        | OpKind::DiagMaskInf
+        | OpKind::DiagMaskZero => (false, Memory::InPlace(0)),
         OpKind::Sum
         | OpKind::Mean
         | OpKind::CumSum
@@ -76,7 +105,16 @@ pub(super) const fn facts(kind: OpKind) -> Facts {
         | OpKind::FlashAttn
         | OpKind::Argsort
         | OpKind::Sqr
+        | OpKind::Sqrt
         | OpKind::Sin
+        | OpKind::Cos
+        | OpKind::Log
+        | OpKind::LeakyRelu
+        | OpKind::SiluBack
+        | OpKind::Dup
+        | OpKind::AddId
+        | OpKind::Arange
+        | OpKind::TimestepEmbedding
         | OpKind::GatedDeltaNet => (false, Memory::Own),
     };
     Facts { movable, result, updates: kind.updates() }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use wgfuse::graph::{
     DType, FlashAttn, Glu, Graph, LeafKind, MatrixHint, Op, OpKind, Precision, Rope, RopeMode, SortOrder, TensorId,
-    Unary,
+    Triangle, Unary, Window, Xielu,
 };
 use wgfuse::model::Variant;
 
@@ -143,6 +143,9 @@ fn op(node: &Value) -> Result<Op, Refusal> {
     let unsupported = |what: String| Refusal::Unsupported(format!("{label}{what}"));
     let kind = OpKind::ALL.iter().find(|kind| kind.label() == label).ok_or_else(|| unsupported(String::new()))?;
     let ne = four(&node["ne"]);
+    let in_place = node["view_of"].as_u64().is_some();
+    let window = Window { nb: [0, 1, 2].map(|at| word(at) as usize), offset: word(3) as usize };
+    let glu = |glu| Op::Glu { glu, swapped: word(1) != 0 };
     Ok(match kind {
         OpKind::None => return Err(unsupported(String::new())),
         OpKind::View => Op::View { ne, nb: four(&node["nb"]), offset: word(0) as usize | (word(1) as usize) << 32 },
@@ -162,7 +165,7 @@ fn op(node: &Value) -> Result<Op, Refusal> {
         OpKind::Sub => Op::Sub,
         OpKind::Mul => Op::Mul,
         OpKind::Div => Op::Div,
-        OpKind::Scale => Op::Scale { scale: float(0), bias: float(1), in_place: node["view_of"].as_u64().is_some() },
+        OpKind::Scale => Op::Scale { scale: float(0), bias: float(1), in_place },
         OpKind::Repeat => Op::Repeat { ne },
         OpKind::Concat => Op::Concat { dim: word(0) as u8 },
         OpKind::Norm => Op::Norm { eps: float(0) },
@@ -223,13 +226,51 @@ fn op(node: &Value) -> Result<Op, Refusal> {
         OpKind::Clamp => Op::Clamp { min: float(0), max: float(1) },
         OpKind::Sqr => Op::Sqr,
         OpKind::Sin => Op::Sin,
+        OpKind::Sqrt => Op::Sqrt,
+        OpKind::Cos => Op::Cos,
+        OpKind::Log => Op::Log,
+        OpKind::LeakyRelu => Op::LeakyRelu { negative_slope: float(0) },
+        OpKind::Xielu => Op::Xielu(Xielu { alpha_n: float(1), alpha_p: float(2), beta: float(3), eps: float(4) }),
+        OpKind::SiluBack => Op::SiluBack,
+        OpKind::Dup => Op::Dup,
+        OpKind::AddId => Op::AddId,
+        OpKind::Acc => Op::Acc { window, in_place },
+        OpKind::Set => Op::Set { window, in_place },
+        OpKind::Fill => Op::Fill { value: float(0), in_place },
+        OpKind::Arange => Op::Arange { start: float(0), stop: float(1), step: float(2) },
+        OpKind::TimestepEmbedding => Op::TimestepEmbedding { dim: word(0), max_period: word(1) },
+        OpKind::Tri => Op::Tri { part: Triangle::ALL[word(0) as usize] },
+        OpKind::Diag => Op::Diag,
+        OpKind::DiagMaskInf => Op::DiagMaskInf { n_past: word(0), in_place },
+        OpKind::DiagMaskZero => Op::DiagMaskZero { n_past: word(0), in_place },
+        OpKind::Abs => Op::Unary(Unary::Abs),
+        OpKind::Sgn => Op::Unary(Unary::Sgn),
+        OpKind::Neg => Op::Unary(Unary::Neg),
+        OpKind::Step => Op::Unary(Unary::Step),
         OpKind::Tanh => Op::Unary(Unary::Tanh),
+        OpKind::Elu => Op::Unary(Unary::Elu),
+        OpKind::Relu => Op::Unary(Unary::Relu),
         OpKind::Sigmoid => Op::Unary(Unary::Sigmoid),
         OpKind::Gelu => Op::Unary(Unary::Gelu),
+        OpKind::GeluQuick => Op::Unary(Unary::GeluQuick),
         OpKind::Silu => Op::Unary(Unary::Silu),
+        OpKind::HardSwish => Op::Unary(Unary::HardSwish),
+        OpKind::HardSigmoid => Op::Unary(Unary::HardSigmoid),
+        OpKind::Exp => Op::Unary(Unary::Exp),
+        OpKind::Expm1 => Op::Unary(Unary::Expm1),
         OpKind::Softplus => Op::Unary(Unary::Softplus),
-        OpKind::Geglu => Op::Glu { glu: Glu::Geglu, swapped: word(1) != 0 },
-        OpKind::Swiglu => Op::Glu { glu: Glu::Swiglu, swapped: word(1) != 0 },
+        OpKind::GeluErf => Op::Unary(Unary::GeluErf),
+        OpKind::Floor => Op::Unary(Unary::Floor),
+        OpKind::Ceil => Op::Unary(Unary::Ceil),
+        OpKind::Round => Op::Unary(Unary::Round),
+        OpKind::Trunc => Op::Unary(Unary::Trunc),
+        OpKind::Reglu => glu(Glu::Reglu),
+        OpKind::Geglu => glu(Glu::Geglu),
+        OpKind::Swiglu => glu(Glu::Swiglu),
+        OpKind::SwigluOai => glu(Glu::SwigluOai { alpha: float(2), limit: float(3) }),
+        OpKind::GegluErf => glu(Glu::GegluErf),
+        OpKind::GegluQuick => glu(Glu::GegluQuick),
+        OpKind::SwigluClamp => glu(Glu::SwigluClamp { limit: float(3) }),
         OpKind::SsmConv => Op::SsmConv,
         OpKind::GatedDeltaNet => Op::GatedDeltaNet { snapshots: word(0) },
     })

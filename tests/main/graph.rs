@@ -4,6 +4,7 @@ mod accepts;
 mod order;
 mod random;
 mod refuses;
+mod refuses_pointwise;
 mod refuses_reductions;
 mod views;
 

@@ -3,6 +3,8 @@
 mod attention;
 mod differences;
 mod elementwise;
+mod filling;
+mod functions;
 mod gradients;
 mod group_norms;
 mod linear;

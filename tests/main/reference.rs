@@ -1,5 +1,7 @@
 //! What every operation computes, from its definition, in f64 and as naively as possible; and how far off a device may be.
 
+mod filling;
+mod pointwise;
 mod reduce;
 mod rope;
 mod train;
@@ -7,8 +9,7 @@ mod train;
 use crate::numbers::{Nd, indices};
 pub use rope::angle;
 use std::collections::HashMap;
-use std::f64::consts::PI;
-use wgfuse::graph::{DType, FlashAttn, Glu, Graph, Layout, Op, OpKind, SortOrder, Tensor, TensorId, Unary, ViewOf};
+use wgfuse::graph::{DType, FlashAttn, Graph, Layout, Op, OpKind, SortOrder, Tensor, TensorId, ViewOf};
 
 /// What a result may be off by.
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +63,21 @@ impl Tolerance {
                 return Self::of_type(dtype);
             }
             OpKind::Norm | OpKind::RmsNorm | OpKind::SumRows | OpKind::SsmConv => Self::new(5e-6, 1e-12),
-            OpKind::Sin | OpKind::Tanh | OpKind::Sigmoid | OpKind::Gelu | OpKind::Silu | OpKind::Softplus => {
-                Self::new(1e-5, 1e-11)
+            OpKind::Abs | OpKind::Sgn | OpKind::Neg | OpKind::Step | OpKind::Relu => return Self::EXACT,
+            OpKind::Floor | OpKind::Ceil | OpKind::Round | OpKind::Trunc => return Self::EXACT,
+            OpKind::Dup | OpKind::Set | OpKind::Fill | OpKind::Tri | OpKind::Diag => return Self::EXACT,
+            OpKind::DiagMaskInf | OpKind::DiagMaskZero => return Self::EXACT,
+            OpKind::AddId | OpKind::Acc | OpKind::Arange | OpKind::LeakyRelu | OpKind::Reglu => {
+                return Self::of_type(dtype);
             }
-            OpKind::Geglu | OpKind::Swiglu | OpKind::SoftMax => Self::new(1e-5, 1e-11),
+            OpKind::Sqrt | OpKind::HardSwish | OpKind::HardSigmoid => Self::new(2e-6, 1e-12),
+            OpKind::Exp | OpKind::Expm1 | OpKind::Elu | OpKind::Xielu | OpKind::GeluErf => Self::new(5e-6, 1e-11),
+            OpKind::Sin | OpKind::Cos | OpKind::Log | OpKind::Tanh | OpKind::Sigmoid => Self::new(1e-5, 1e-11),
+            OpKind::Gelu | OpKind::GeluQuick | OpKind::Silu | OpKind::Softplus => Self::new(1e-5, 1e-11),
+            OpKind::Geglu | OpKind::Swiglu | OpKind::SwigluOai | OpKind::SwigluClamp => Self::new(1e-5, 1e-11),
+            OpKind::GegluErf | OpKind::GegluQuick | OpKind::SiluBack | OpKind::SoftMax => Self::new(1e-5, 1e-11),
+            // An angle of a thousand is an f32 number.
+            OpKind::TimestepEmbedding => Self::new(2e-4, 1e-9),
             OpKind::MulMat | OpKind::MulMatId | OpKind::GatedDeltaNet => Self::new(1e-4, 1e-12),
             OpKind::FlashAttn => Self::new(3e-5, 1e-11),
             // An angle of a few hundred is an f32 number.
@@ -248,21 +260,33 @@ fn evaluate(tensor: &Tensor, sources: &[Option<Nd>]) -> Nd {
         Op::Clamp { min, max } => map(&|x| if x.is_nan() { x } else { x.min(max.into()).max(min.into()) }),
         Op::Sqr => map(&|x| x * x),
         Op::Sin => map(&f64::sin),
-        Op::Unary(f) => map(&|x| unary(f, x)),
-        Op::Glu { glu, swapped } => {
-            let act = |x| match glu {
-                Glu::Geglu => unary(Unary::Gelu, x),
-                Glu::Swiglu => unary(Unary::Silu, x),
+        Op::Sqrt => map(&f64::sqrt),
+        Op::Cos => map(&f64::cos),
+        Op::Log => map(&f64::ln),
+        Op::LeakyRelu { negative_slope } => map(&|x| pointwise::leaky_relu(x, negative_slope.into())),
+        Op::Xielu(xielu) => map(&|x| pointwise::xielu(x, xielu)),
+        Op::Unary(f) => map(&|x| pointwise::unary(f, x)),
+        Op::SiluBack => binary(pointwise::silu_back),
+        Op::AddId => pointwise::add_id([0, 1, 2].map(source)),
+        Op::Dup => source(0).clone(),
+        Op::Acc { window, in_place: _ } => filling::changed(source(0), source(1), window, |old, new| old + new),
+        Op::Set { window, in_place: _ } => filling::changed(source(0), source(1), window, |_, new| new),
+        Op::Fill { value, in_place: _ } => Nd::from_fn(ne, |_| value.into()),
+        Op::Arange { start, stop, step } => filling::arange(start, stop, step),
+        Op::TimestepEmbedding { dim, max_period } => filling::timestep_embedding(source(0), dim as usize, max_period),
+        Op::Tri { part } => filling::tri(source(0), part),
+        Op::Diag => filling::diag(source(0), ne),
+        Op::DiagMaskInf { n_past, in_place: _ } => filling::diag_mask(source(0), n_past, f64::NEG_INFINITY),
+        Op::DiagMaskZero { n_past, in_place: _ } => filling::diag_mask(source(0), n_past, 0.0),
+        Op::Glu { glu, swapped } => Nd::from_fn(ne, |at| {
+            let half = [at[0] + ne[0], at[1], at[2], at[3]];
+            let [first, second] = match optional(1) {
+                Some(b) => [source(0).at(at), b.at(at)],
+                None => [source(0).at(at), source(0).at(half)],
             };
-            Nd::from_fn(ne, |at| {
-                let half = [at[0] + ne[0], at[1], at[2], at[3]];
-                match (optional(1), swapped) {
-                    (Some(b), _) => act(source(0).at(at)) * b.at(at),
-                    (None, false) => act(source(0).at(at)) * source(0).at(half),
-                    (None, true) => act(source(0).at(half)) * source(0).at(at),
-                }
-            })
-        }
+            let swapped = swapped && optional(1).is_none();
+            if swapped { pointwise::gated(glu, second, first) } else { pointwise::gated(glu, first, second) }
+        }),
         Op::SsmConv => Nd::from_fn(ne, |[channel, token, sequence, _]| {
             let (x, c) = (source(0), source(1));
             (0..c.ne[0]).map(|w| x.at([token + w, channel, sequence, 0]) * c.at([w, channel, 0, 0])).sum()
@@ -291,16 +315,6 @@ fn set_rows(values: &Nd, ids: &Nd, mut destination: Nd) -> Nd {
         }
     }
     destination
-}
-
-fn unary(unary: Unary, x: f64) -> f64 {
-    match unary {
-        Unary::Tanh => x.tanh(),
-        Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-        Unary::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
-        Unary::Silu => x / (1.0 + (-x).exp()),
-        Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
-    }
 }
 
 fn normalised(row: &[f64], centred: bool, eps: f64) -> Vec<f64> {

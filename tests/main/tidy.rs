@@ -51,7 +51,8 @@ impl Source {
         let lines: Vec<&str> = self.text.lines().collect();
         let is_tests = |at: &usize| lines[*at].trim() == "#[cfg(test)]" && lines.get(at + 1) == Some(&"mod tests {");
         let end = (0..lines.len()).find(is_tests).unwrap_or(lines.len());
-        let end = if self.path.ends_with("/tests.rs") { 0 } else { end };
+        let is_all_tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
+        let end = if is_all_tests { 0 } else { end };
         let code = (1..).zip(&lines[..end]).filter(|(_, line)| !line.trim_start().starts_with("//"));
         code.map(|(number, line)| (number, line.split(" // ").next().unwrap_or(line))).collect()
     }

@@ -45,6 +45,10 @@ pub fn add(cases: &mut Cases) {
                 let source = b.source(form, dtype, ne, &fill(dtype))?;
                 b.want(Op::Cont { ne }, &[source])
             });
+            cases.op(OpKind::Dup, dtype, format!("ne={ne:?},form={form:?}"), move |b| {
+                let source = b.source(form, dtype, ne, &fill(dtype))?;
+                b.want(Op::Dup, &[source])
+            });
             for dim in 0..4u8 {
                 cases.op(OpKind::Concat, dtype, format!("ne={ne:?},form={form:?},dim={dim}"), move |b| {
                     let mut other = ne;
@@ -56,12 +60,13 @@ pub fn add(cases: &mut Cases) {
             }
         }
     }
-    for (dtype, form) in FLOATS.into_iter().flat_map(|dtype| FORMS.map(|form| (dtype, form))) {
+    let repeated = FLOATS.into_iter().chain([DType::I32]);
+    for (dtype, form) in repeated.flat_map(|dtype| FORMS.map(|form| (dtype, form))) {
         for (ne, times) in
             [([7, 3, 2, 1], [3, 1, 2, 2]), ([1, 1, 1, 1], [300, 2, 1, 1]), ([33, 1, 1, 1], [1, 66_000, 1, 1])]
         {
             cases.op(OpKind::Repeat, dtype, format!("ne={ne:?},times={times:?},form={form:?}"), move |b| {
-                let source = b.source(form, dtype, ne, &UNIT)?;
+                let source = b.source(form, dtype, ne, &fill(dtype))?;
                 b.want(Op::Repeat { ne: std::array::from_fn(|dim| ne[dim] * times[dim]) }, &[source])
             });
         }

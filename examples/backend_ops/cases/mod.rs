@@ -2,6 +2,7 @@
 
 mod attention;
 mod copies;
+mod filling;
 mod fused;
 mod gradients;
 mod norms;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<Case> {
     let mut cases = Cases::default();
     copies::add(&mut cases);
     pointwise::add(&mut cases);
+    filling::add(&mut cases);
     products::add(&mut cases);
     norms::add(&mut cases);
     rope::add(&mut cases);

@@ -2,21 +2,48 @@
 
 use super::{Cases, FLOATS, SHAPES};
 use crate::builder::{DENSE_ROWS, FORMS, Fill, Form, UNIT};
-use wgfuse::graph::{DType, Glu, LeafKind, Op, Unary};
+use wgfuse::graph::{DType, Glu, LeafKind, Op, OpKind, Unary, Xielu};
 
-/// Functions with the numbers for which they mean something.
-const FUNCTIONS: [(Op, f64, f64); 7] = [
-    (Op::Sqr, -10.0, 10.0),
-    (Op::Sin, -6.5, 6.5),
-    (Op::Unary(Unary::Tanh), -10.0, 10.0),
-    (Op::Unary(Unary::Sigmoid), -20.0, 20.0),
-    (Op::Unary(Unary::Gelu), -10.0, 10.0),
-    (Op::Unary(Unary::Silu), -20.0, 20.0),
-    (Op::Unary(Unary::Softplus), -30.0, 30.0),
+/// The numbers for which a function means something.
+fn range(unary: Unary) -> (f64, f64) {
+    match unary {
+        Unary::Abs | Unary::Sgn | Unary::Neg | Unary::Step | Unary::Relu => (-10.0, 10.0),
+        Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => (-10.0, 10.0),
+        Unary::Tanh | Unary::Elu | Unary::Gelu | Unary::GeluErf | Unary::GeluQuick => (-10.0, 10.0),
+        Unary::HardSwish | Unary::HardSigmoid | Unary::Exp => (-8.0, 8.0),
+        Unary::Expm1 => (-2.0, 2.0),
+        Unary::Sigmoid | Unary::Silu => (-20.0, 20.0),
+        Unary::Softplus => (-30.0, 30.0),
+    }
+}
+
+/// Functions with such numbers.
+fn functions() -> impl Iterator<Item = (Op, (f64, f64))> {
+    let xielu = Xielu::of_weights(0.8, 0.8, 0.5, -1e-6);
+    let others = [
+        (Op::Sqr, (-10.0, 10.0)),
+        (Op::Sqrt, (0.0, 100.0)),
+        (Op::Sin, (-6.5, 6.5)),
+        (Op::Cos, (-6.5, 6.5)),
+        (Op::Log, (0.01, 100.0)),
+        (Op::LeakyRelu { negative_slope: 0.1 }, (-10.0, 10.0)),
+        (Op::Xielu(xielu), (-10.0, 10.0)),
+    ];
+    others.into_iter().chain(Unary::ALL.map(|unary| (Op::Unary(unary), range(unary))))
+}
+
+const GLUS: [Glu; 7] = [
+    Glu::Reglu,
+    Glu::Geglu,
+    Glu::Swiglu,
+    Glu::SwigluOai { alpha: 1.702, limit: 7.0 },
+    Glu::GegluErf,
+    Glu::GegluQuick,
+    Glu::SwigluClamp { limit: 4.0 },
 ];
 
 pub fn add(cases: &mut Cases) {
-    for (op, low, high) in FUNCTIONS {
+    for (op, (low, high)) in functions() {
         for (dtype, ne) in FLOATS.into_iter().flat_map(|dtype| SHAPES.map(|ne| (dtype, ne))) {
             for form in FORMS {
                 cases.op(op.kind(), dtype, format!("ne={ne:?},form={form:?}"), move |b| {
@@ -43,6 +70,8 @@ pub fn add(cases: &mut Cases) {
     }
     arithmetic(cases);
     gated(cases);
+    gradients(cases);
+    picked(cases);
 }
 
 fn arithmetic(cases: &mut Cases) {
@@ -71,7 +100,7 @@ fn arithmetic(cases: &mut Cases) {
 }
 
 fn gated(cases: &mut Cases) {
-    for (glu, dtype) in [Glu::Geglu, Glu::Swiglu].into_iter().flat_map(|glu| FLOATS.map(|dtype| (glu, dtype))) {
+    for (glu, dtype) in GLUS.into_iter().flat_map(|glu| FLOATS.map(|dtype| (glu, dtype))) {
         for (ne, form) in SHAPES.into_iter().flat_map(|ne| DENSE_ROWS.map(|form| (ne, form))) {
             let range = Fill::Range(-8.0, 8.0);
             for (swapped, two) in [(false, false), (true, false), (false, true)] {
@@ -87,6 +116,34 @@ fn gated(cases: &mut Cases) {
                     b.want(op, &[a])
                 });
             }
+        }
+    }
+}
+
+fn gradients(cases: &mut Cases) {
+    for (dtype, ne) in FLOATS.into_iter().flat_map(|dtype| SHAPES.map(|ne| (dtype, ne))) {
+        for form in FORMS {
+            cases.op(OpKind::SiluBack, dtype, format!("ne={ne:?},form={form:?}"), move |b| {
+                let grad = b.source(form, dtype, ne, &UNIT)?;
+                let x = b.source(Form::Dense, dtype, ne, &Fill::Range(-8.0, 8.0))?;
+                b.want(Op::SiluBack, &[grad, x])
+            });
+        }
+    }
+}
+
+fn picked(cases: &mut Cases) {
+    for (width, used, tokens, rows) in
+        [(64, 4, 32, 8), (1, 1, 1, 1), (129, 2, 3, 32), (33, 1, 66_000, 5), (300, 0, 4, 2), (7, 8, 1, 128)]
+    {
+        for form in DENSE_ROWS {
+            let params = format!("width={width},used={used},tokens={tokens},rows={rows},form={form:?}");
+            cases.op(OpKind::AddId, DType::F32, params, move |b| {
+                let first = b.source(form, DType::F32, [width, used, tokens, 1], &UNIT)?;
+                let second = b.source(form, DType::F32, [width, rows, 1, 1], &UNIT)?;
+                let ids = b.source(form, DType::I32, [used, tokens, 1, 1], &Fill::Whole(0, rows as i64))?;
+                b.want(Op::AddId, &[first, second, ids])
+            });
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::{ALL, OUTER};
 use crate::device::DeviceError;
 use crate::gpu::dispatch::{Context, Dispatch, Encoder, Switch};
-use crate::graph::{Glu, OpKind, TensorId, Unary};
+use crate::graph::{Glu, OpKind, TensorId, Unary, Xielu};
 use crate::plan::Place;
 
-/// `src0 op src1`, source 1 repeated to fill source 0.
+/// `src0 op src1`, source 1 repeated to fill source 0; `op` is an operator, or `silu_back`.
 ///
 /// # Errors
 /// See [`encode`](crate::gpu::encode()).
@@ -152,12 +152,37 @@ pub fn unary(
 /// The function of an element-wise operation.
 pub const fn function(unary: Unary) -> &'static str {
     match unary {
+        Unary::Abs => "abs",
+        Unary::Sgn => "sgn",
+        Unary::Neg => "neg",
+        Unary::Step => "step",
         Unary::Tanh => "tanh",
+        Unary::Elu => "elu",
+        Unary::Relu => "relu",
         Unary::Sigmoid => "sigmoid",
         Unary::Gelu => "gelu",
+        Unary::GeluQuick => "gelu_quick",
         Unary::Silu => "silu",
+        Unary::HardSwish => "hard_swish",
+        Unary::HardSigmoid => "hard_sigmoid",
+        Unary::Exp => "exp",
+        Unary::Expm1 => "expm1",
         Unary::Softplus => "softplus",
+        Unary::GeluErf => "gelu_erf",
+        Unary::Floor => "floor",
+        Unary::Ceil => "ceil",
+        Unary::Round => "round",
+        Unary::Trunc => "trunc",
     }
+}
+
+/// XIELU.
+///
+/// # Errors
+/// See [`encode`](crate::gpu::encode()).
+pub fn xielu(cx: &Context<'_>, node: TensorId, parameters: &Xielu) -> Result<Vec<Dispatch>, DeviceError> {
+    let &Xielu { alpha_n, alpha_p, beta, eps } = parameters;
+    unary(cx, node, "xielu", &[("alpha_n", alpha_n), ("alpha_p", alpha_p), ("beta", beta), ("eps", eps)])
 }
 
 /// A gated unit, of two sources or of the halves of one.
@@ -167,20 +192,27 @@ pub const fn function(unary: Unary) -> &'static str {
 pub fn glu(cx: &Context<'_>, node: TensorId, glu: Glu, swapped: bool) -> Result<Vec<Dispatch>, DeviceError> {
     let tensor = cx.tensor(node);
     let (a, b) = (cx.source(node, 0)?, tensor.src(1));
-    let op = match glu {
-        Glu::Geglu => "gelu",
-        Glu::Swiglu => "silu",
+    let (op, unit, params): (_, _, &[(&str, f32)]) = match glu {
+        Glu::Reglu => ("relu", "plain", &[]),
+        Glu::Geglu => ("gelu", "plain", &[]),
+        Glu::Swiglu => ("silu", "plain", &[]),
+        Glu::SwigluOai { alpha, limit } => ("swish", "oai", &[("alpha", alpha), ("limit", limit)]),
+        Glu::GegluErf => ("gelu_erf", "plain", &[]),
+        Glu::GegluQuick => ("gelu_quick", "plain", &[]),
+        Glu::SwigluClamp { limit } => ("silu", "clamp", &[("limit", limit)]),
     };
     let rows = [1, 2, 3];
     let half = tensor.ne()[0];
     let encoder = cx
         .kernel("glu", node)
         .switch("op", Switch::Str(op))
+        .switch("unit", Switch::Str(unit))
         .input("a", a)
         .strides("a", a, &rows)
         .output("dst", node)
         .shape("dst", node, &OUTER)
         .threads(tensor.layout().elements());
+    let encoder = params.iter().fold(encoder, |encoder, &(name, value)| encoder.float(name, value));
     let encoder = match b {
         Some(b) => encoder.switch("halves", Switch::Bool(false)).input("b", b).strides("b", b, &rows),
         None => encoder
@@ -189,6 +221,26 @@ pub fn glu(cx: &Context<'_>, node: TensorId, glu: Glu, swapped: bool) -> Result<
             .size("gate_at", if swapped { 0 } else { half }),
     };
     Ok(vec![encoder.finish()?])
+}
+
+/// ADD_ID. Where the id is out of range, nothing is added: a kernel has no way to refuse.
+///
+/// # Errors
+/// See [`encode`](crate::gpu::encode()).
+pub fn add_id(cx: &Context<'_>, node: TensorId) -> Result<Vec<Dispatch>, DeviceError> {
+    let (a, b, ids) = (cx.source(node, 0)?, cx.source(node, 1)?, cx.source(node, 2)?);
+    cx.kernel("add_id", node)
+        .input("a", a)
+        .strides("a", a, &[1, 2, 3])
+        .input("b", b)
+        .strides("b", b, &[1])
+        .shape("b", b, &[1])
+        .input("ids", ids)
+        .strides("ids", ids, &[0, 1])
+        .output("dst", node)
+        .shape("dst", node, &OUTER)
+        .threads(cx.tensor(node).layout().elements())
+        .single()
 }
 
 /// `x + sin²(a·x) · inv_b` for MUL, SIN, SQR, MUL, ADD over contiguous `x [t, c]` and factors `[1, c]`.

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod elementwise;
+pub mod filling;
 pub mod linear;
 pub mod matmul;
 pub mod norm;

@@ -1,14 +1,14 @@
 //! Every kernel in every form that its encoder asks for is sound WGSL, for adapters with and without subgroups and f16.
 
+mod element_wise;
+
 use crate::device::DeviceError;
 use crate::fusion::{Matcher, TABLE};
 use crate::gpu::caps::Caps;
 use crate::gpu::compose::compose;
 use crate::gpu::dispatch::{Access, Binding, Context, MAX_PARAM_BYTES};
 use crate::gpu::encode::encode;
-use crate::graph::{
-    DType, FlashAttn, Glu, Graph, GraphError, LeafKind, Op, Precision, Rope, RopeMode, SortOrder, TensorId, Unary,
-};
+use crate::graph::{DType, FlashAttn, Graph, GraphError, LeafKind, Precision, Rope, RopeMode, SortOrder, TensorId};
 use crate::plan::{BufferId, Group, Leaves, Limits, Place, PlanOptions, Slot, plan};
 
 const LIMITS: Limits = Limits { max_buffer_bytes: 1 << 30, alignment: 256, max_bindings: 8 };
@@ -47,6 +47,9 @@ fn scattered(g: &mut Graph, dtype: DType, ne: [usize; 4]) -> Result<TensorId, Gr
     let turned = g.view(whole, turned, nb, 0)?;
     g.transpose(turned)
 }
+
+/// The float types, and the integers where an operation takes them.
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 fn f32(g: &mut Graph, ne: [usize; 4]) -> Result<TensorId, GraphError> {
     input(g, DType::F32, ne)
@@ -253,48 +256,6 @@ fn delta_nets() {
                 check(&mut g, &nodes[..=usize::from(write_through)]);
             }
         }
-    }
-}
-
-/// The float types, and the integers where an operation takes them.
-const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
-
-#[test]
-fn element_wise() {
-    for dtype in FLOATS {
-        for other in [[6, 4, 3, 2], [6, 1, 3, 1], [3, 2, 1, 1], [1, 1, 1, 1]] {
-            for dense in [true, false] {
-                let mut g = Graph::new();
-                let make = |g: &mut Graph, ne| if dense { input(g, dtype, ne) } else { scattered(g, dtype, ne) };
-                let (x, y) = (make(&mut g, [6, 4, 3, 2]).unwrap(), make(&mut g, other).unwrap());
-                for op in [Op::Add, Op::Sub, Op::Mul, Op::Div] {
-                    let node = g.push(op, &[Some(x), Some(y)]).unwrap();
-                    check(&mut g, &[node]);
-                }
-                let unary = [Unary::Tanh, Unary::Sigmoid, Unary::Gelu, Unary::Silu, Unary::Softplus].map(Op::Unary);
-                for op in [Op::Sqr, Op::Sin].into_iter().chain(unary) {
-                    let node = g.push(op, &[Some(x)]).unwrap();
-                    check(&mut g, &[node]);
-                }
-            }
-        }
-        for glu in [Glu::Geglu, Glu::Swiglu] {
-            for swapped in [false, true] {
-                let mut g = Graph::new();
-                let x = input(&mut g, dtype, [6, 4, 3, 2]).unwrap();
-                let halves = g.glu_halves(x, glu, swapped).unwrap();
-                let whole = g.push(Op::Glu { glu, swapped }, &[Some(x), Some(x)]).unwrap();
-                [halves, whole].into_iter().for_each(|node| check(&mut g, &[node]));
-            }
-        }
-    }
-    for in_place in [false, true] {
-        let mut g = Graph::new();
-        let x = scattered(&mut g, DType::F32, [6, 4, 3, 2]).unwrap();
-        let scaled = g.push(Op::Scale { scale: 2.0, bias: 1.0, in_place }, &[Some(x)]).unwrap();
-        let held = g.clamp(x, -1.0, 1.0).unwrap();
-        let sums = g.sum_rows(x).unwrap();
-        [scaled, held, sums].into_iter().for_each(|node| check(&mut g, &[node]));
     }
 }
 

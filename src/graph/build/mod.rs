@@ -1,5 +1,7 @@
 //! Builder methods: one per operation, each of which checks its sources.
 
+mod filling;
+mod pointwise;
 mod reduce;
 
 use super::infer::infer;

@@ -1,6 +1,8 @@
 //! Shape and type rules: what an operation takes and what it gives, in one place.
 
+mod filling;
 mod linear;
+mod pointwise;
 mod positions;
 mod reduce;
 mod sources;
@@ -144,7 +146,8 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
         }
         Op::Repeat { ne } => {
             let [a] = s.required(0)?;
-            s.float(0)?;
+            let repeats = a.dtype().is_float() || a.dtype() == DType::I32;
+            s.check(0, repeats, || "a floating-point type or i32".to_owned())?;
             let result = Layout::contiguous(a.dtype(), ne)?;
             s.parameter(a.layout.repeats_into(&result), "ne", format!("{ne:?}"), format!("multiples of {:?}", a.ne()))?;
             Ok(Inferred { layout: result, shares: None })
@@ -226,24 +229,22 @@ pub fn infer(op: &Op, given: &[Option<&Tensor>]) -> Result<Inferred, GraphError>
             s.typed(0, DType::F32)?;
             Inferred::fresh(DType::F32, a.ne())
         }
-        Op::Sqr | Op::Sin | Op::Unary(_) => {
-            let [a] = s.required(0)?;
-            s.float(0)?;
-            Inferred::fresh(a.dtype(), a.ne())
+        Op::Sqr | Op::Sqrt | Op::Sin | Op::Cos | Op::Log | Op::LeakyRelu { .. } | Op::Xielu(_) | Op::Unary(_) => {
+            pointwise::function(&s)
         }
-        Op::Glu { .. } => {
-            let [a] = s.required(1)?;
-            s.float(0)?;
-            s.dense_rows(0)?;
-            let mut ne = a.ne();
-            if let Some(b) = s.optional(1) {
-                s.dense_rows(1)?;
-                s.check(1, b.ne() == ne && b.dtype() == a.dtype(), || format!("{} {ne:?}", a.dtype()))?;
-            } else {
-                s.check(0, ne[0].is_multiple_of(2), || "an even row".to_owned())?;
-                ne[0] /= 2;
-            }
-            Inferred::fresh(a.dtype(), ne)
+        Op::Glu { glu, swapped: _ } => pointwise::glu(&s, glu),
+        Op::SiluBack => pointwise::silu_back(&s),
+        Op::Dup => filling::dup(&s),
+        Op::AddId => pointwise::add_id(&s),
+        Op::Acc { window, in_place } => filling::acc(&s, window, in_place),
+        Op::Set { window, in_place } => filling::set(&s, window, in_place),
+        Op::Fill { value: _, in_place } => filling::fill(&s, in_place),
+        Op::Arange { start, stop, step } => filling::arange(&s, start, stop, step),
+        Op::TimestepEmbedding { dim, max_period } => filling::timestep_embedding(&s, dim, max_period),
+        Op::Tri { part: _ } => filling::tri(&s),
+        Op::Diag => filling::diag(&s),
+        Op::DiagMaskInf { n_past, in_place } | Op::DiagMaskZero { n_past, in_place } => {
+            filling::diag_mask(&s, n_past, in_place)
         }
         Op::SsmConv => {
             let [x, c] = s.required(0)?;

@@ -1,11 +1,13 @@
 //! The operations: what each computes and with which parameters.
 
+mod functions;
 mod kind;
 mod params;
 mod words;
 
+pub use functions::{Glu, Triangle, Unary, Window, Xielu};
 pub use kind::OpKind;
-pub use params::{FlashAttn, Glu, MatrixHint, Precision, Rope, RopeMode, SortOrder, Unary};
+pub use params::{FlashAttn, MatrixHint, Precision, Rope, RopeMode, SortOrder};
 pub use words::PARAM_WORDS;
 
 /// An operation together with its parameters.
@@ -48,6 +50,8 @@ pub enum Op {
         /// Shape of the copy; as many elements as source 0 has.
         ne: [usize; 4],
     },
+    /// A contiguous copy of source 0.
+    Dup,
     /// `dst[i, j] = Σ_k src0[k, i] · src1[k, j]`, source 0 broadcast over the outer axes of source 1. [`Op::MUL_MAT`] asks
     /// for nothing in particular.
     MulMat {
@@ -69,6 +73,8 @@ pub enum Op {
     SolveTri,
     /// `src0 + src1`, source 1 broadcast.
     Add,
+    /// Source 0 plus rows of source 1, the ids in source 2 say which: `dst[i, j, k] = src0[i, j, k] + src1[i, ids[j, k]]`.
+    AddId,
     /// `src0 - src1`, source 1 broadcast.
     Sub,
     /// `src0 · src1`, source 1 broadcast.
@@ -93,6 +99,65 @@ pub enum Op {
     Concat {
         /// The axis.
         dim: u8,
+    },
+    /// Source 0 with source 1 added to a window of it.
+    Acc {
+        /// Which part of source 0.
+        window: Window,
+        /// The result overwrites source 0 and shares its memory.
+        in_place: bool,
+    },
+    /// Source 0 with source 1 in the place of a window of it.
+    Set {
+        /// Which part of source 0.
+        window: Window,
+        /// The result overwrites source 0 and shares its memory.
+        in_place: bool,
+    },
+    /// One number everywhere, in the type and shape of source 0, which is not read.
+    Fill {
+        /// The number.
+        value: f32,
+        /// The result overwrites source 0 and shares its memory.
+        in_place: bool,
+    },
+    /// `start, start + step, …` up to but not including `stop`; it has no sources.
+    Arange {
+        /// The first number.
+        start: f32,
+        /// Where to end; above `start`.
+        stop: f32,
+        /// From one number to the next; above 0.
+        step: f32,
+    },
+    /// Each time `t` of source 0 as a row of `cos(t f_j)` and then `sin(t f_j)` for `j` in `0..dim/2`, with
+    /// `f_j = max_period^(-j / (dim/2))` (Ho et al. 2020, arXiv 2006.11239); an odd `dim` leaves a 0 at the end.
+    TimestepEmbedding {
+        /// Length of a row.
+        dim: u32,
+        /// Base of the frequencies; at least 1.
+        max_period: u32,
+    },
+    /// Square matrices with zeros outside of a triangle.
+    Tri {
+        /// The part that is kept.
+        part: Triangle,
+    },
+    /// Matrices with the rows of source 0 on their diagonals and zeros elsewhere.
+    Diag,
+    /// Source 0 with -∞ where the column is past the row by more than `n_past`.
+    DiagMaskInf {
+        /// Columns that every row keeps.
+        n_past: u32,
+        /// The result overwrites source 0 and shares its memory.
+        in_place: bool,
+    },
+    /// [`Op::DiagMaskInf`] with 0 instead of -∞.
+    DiagMaskZero {
+        /// Columns that every row keeps.
+        n_past: u32,
+        /// The result overwrites source 0 and shares its memory.
+        in_place: bool,
     },
     /// Each row minus its mean, divided by `sqrt(variance + eps)`.
     Norm {
@@ -165,13 +230,27 @@ pub enum Op {
     },
     /// `x²`.
     Sqr,
+    /// `√x`.
+    Sqrt,
     /// `sin x`.
     Sin,
+    /// `cos x`.
+    Cos,
+    /// `ln x`.
+    Log,
+    /// `x` above 0, `x · negative_slope` below.
+    LeakyRelu {
+        /// Slope below 0.
+        negative_slope: f32,
+    },
+    /// `alpha_p x² + beta x` above 0, else `alpha_n (e^min(x, eps) - 1 - x) + beta x` (Huang and Schlag 2024,
+    /// arXiv 2411.13010).
+    Xielu(Xielu),
     /// An element-wise function.
     Unary(Unary),
-    /// A gated unit: `act(a) · b`, where `a` and `b` are two sources or the halves of one source's rows.
+    /// A gated unit of a gate and a value, which are two sources or the halves of one source's rows.
     Glu {
-        /// The activation.
+        /// What becomes of them.
         glu: Glu,
         /// With one source: the gate is the second half. With two it is always the first of them.
         swapped: bool,
@@ -183,6 +262,8 @@ pub enum Op {
         /// How many of the last states are kept; slot 0 is the newest.
         snapshots: u32,
     },
+    /// The gradient of [`Unary::Silu`], from that of its result (source 0) and its source (source 1).
+    SiluBack,
     /// The gradient of [`Op::GetRows`]: row `r` of the result is the sum of those rows of source 0 whose index in
     /// source 1 is `r`.
     GetRowsBack {
@@ -271,13 +352,25 @@ impl Op {
             Self::Clamp { .. } => OpKind::Clamp,
             Self::Sqr => OpKind::Sqr,
             Self::Sin => OpKind::Sin,
-            Self::Unary(Unary::Tanh) => OpKind::Tanh,
-            Self::Unary(Unary::Sigmoid) => OpKind::Sigmoid,
-            Self::Unary(Unary::Gelu) => OpKind::Gelu,
-            Self::Unary(Unary::Silu) => OpKind::Silu,
-            Self::Unary(Unary::Softplus) => OpKind::Softplus,
-            Self::Glu { glu: Glu::Geglu, .. } => OpKind::Geglu,
-            Self::Glu { glu: Glu::Swiglu, .. } => OpKind::Swiglu,
+            Self::Sqrt => OpKind::Sqrt,
+            Self::Cos => OpKind::Cos,
+            Self::Log => OpKind::Log,
+            Self::LeakyRelu { .. } => OpKind::LeakyRelu,
+            Self::Xielu(_) => OpKind::Xielu,
+            Self::Unary(unary) => unary.kind(),
+            Self::Glu { glu, swapped: _ } => glu.kind(),
+            Self::Dup => OpKind::Dup,
+            Self::AddId => OpKind::AddId,
+            Self::Acc { .. } => OpKind::Acc,
+            Self::Set { .. } => OpKind::Set,
+            Self::Fill { .. } => OpKind::Fill,
+            Self::Arange { .. } => OpKind::Arange,
+            Self::TimestepEmbedding { .. } => OpKind::TimestepEmbedding,
+            Self::Tri { .. } => OpKind::Tri,
+            Self::Diag => OpKind::Diag,
+            Self::DiagMaskInf { .. } => OpKind::DiagMaskInf,
+            Self::DiagMaskZero { .. } => OpKind::DiagMaskZero,
+            Self::SiluBack => OpKind::SiluBack,
             Self::SsmConv => OpKind::SsmConv,
             Self::GatedDeltaNet { .. } => OpKind::GatedDeltaNet,
             Self::GetRowsBack { .. } => OpKind::GetRowsBack,

@@ -126,27 +126,3 @@ pub enum SortOrder {
     /// Largest first.
     Descending,
 }
-
-/// Element-wise functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unary {
-    /// Hyperbolic tangent.
-    Tanh,
-    /// `1 / (1 + e^-x)`.
-    Sigmoid,
-    /// `x · Φ(x)` by its tanh approximation (Hendrycks and Gimpel 2016, arXiv 1606.08415).
-    Gelu,
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// `ln(1 + e^x)`; `x` itself above 20, where f32 cannot tell the difference.
-    Softplus,
-}
-
-/// Activations of gated units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Glu {
-    /// [`Unary::Gelu`].
-    Geglu,
-    /// [`Unary::Silu`].
-    Swiglu,
-}

@@ -1,6 +1,6 @@
 //! Parameters as ggml stores them.
 
-use super::{Glu, MatrixHint, Op, RopeMode, SortOrder, Unary};
+use super::{MatrixHint, Op, RopeMode, SortOrder, Xielu};
 
 /// Length of [`Op::words`].
 pub const PARAM_WORDS: usize = 16;
@@ -41,7 +41,14 @@ impl Op {
             | Self::OptStepAdamW
             | Self::OptStepSgd
             | Self::Sqr
+            | Self::Sqrt
             | Self::Sin
+            | Self::Cos
+            | Self::Log
+            | Self::Dup
+            | Self::AddId
+            | Self::Diag
+            | Self::SiluBack
             | Self::SsmConv => {}
             Self::View { offset, .. } => put(&[offset as u32, (offset as u64 >> 32) as u32]),
             Self::Permute { axes } => put(&axes.map(u32::from)),
@@ -98,20 +105,24 @@ impl Op {
                 SortOrder::Descending => 1,
             }]),
             Self::Clamp { min, max } => put(&[min.to_bits(), max.to_bits()]),
-            Self::Unary(unary) => put(&[match unary {
-                Unary::Tanh => 4,
-                Unary::Sigmoid => 7,
-                Unary::Gelu => 8,
-                Unary::Silu => 10,
-                Unary::Softplus => 15,
-            }]),
-            Self::Glu { glu, swapped } => put(&[
-                match glu {
-                    Glu::Geglu => 1,
-                    Glu::Swiglu => 2,
-                },
-                swapped.into(),
-            ]),
+            Self::Unary(unary) => put(&[unary.word()]),
+            Self::Xielu(Xielu { alpha_n, alpha_p, beta, eps }) => {
+                put(&[Xielu::WORD, alpha_n.to_bits(), alpha_p.to_bits(), beta.to_bits(), eps.to_bits()]);
+            }
+            Self::LeakyRelu { negative_slope } => put(&[negative_slope.to_bits()]),
+            Self::Glu { glu, swapped } => {
+                let (word, alpha, limit) = glu.words();
+                put(&[word, swapped.into(), alpha.to_bits(), limit.to_bits()]);
+            }
+            Self::Acc { window, in_place } | Self::Set { window, in_place } => {
+                let [nb1, nb2, nb3] = window.nb.map(|stride| stride as u32);
+                put(&[nb1, nb2, nb3, window.offset as u32, in_place.into()]);
+            }
+            Self::Fill { value, in_place: _ } => put(&[value.to_bits()]),
+            Self::Arange { start, stop, step } => put(&[start.to_bits(), stop.to_bits(), step.to_bits()]),
+            Self::TimestepEmbedding { dim, max_period } => put(&[dim, max_period]),
+            Self::Tri { part } => put(&[part.word()]),
+            Self::DiagMaskInf { n_past, in_place: _ } | Self::DiagMaskZero { n_past, in_place: _ } => put(&[n_past]),
             Self::GatedDeltaNet { snapshots } => put(&[snapshots]),
         }
         words

@@ -4,8 +4,11 @@ use super::{ATTN, ROPE, Source, apart, f16, f32, i32, i64, make, of, sparse};
 use std::collections::{BTreeMap, BTreeSet};
 use wgfuse::graph::{
     DType, Glu, Graph, GraphError, LeafKind, MAX_SOURCES, MatrixHint, Op, OpKind, PARAM_WORDS, Precision, Rope,
-    RopeMode, SortOrder, Unary, ViewOf,
+    RopeMode, SortOrder, ViewOf,
 };
+
+mod filling;
+mod pointwise;
 
 /// An operation with sources that fit it, and its result.
 struct Case {
@@ -195,16 +198,15 @@ fn cases() -> Vec<Case> {
     for op in [Op::Add, Op::Sub, Op::Mul, Op::Div] {
         cases.push(fresh(op, 2, &[sparse(f16([8, 3, 4, 6])), sparse(f32([4, 1, 2, 3]))], F16, [8, 3, 4, 6]));
     }
-    let unary = [Unary::Tanh, Unary::Sigmoid, Unary::Gelu, Unary::Silu, Unary::Softplus].map(Op::Unary);
-    for op in [Op::Sqr, Op::Sin].into_iter().chain(unary) {
-        cases.push(fresh(op, 1, &[sparse(of(BF16, [8, 3, 4, 6]))], BF16, [8, 3, 4, 6]));
-    }
+    cases.extend(filling::cases());
+    cases.extend(pointwise::cases());
     cases
 }
 
 fn dense_strides(dtype: DType, ne: [usize; 4]) -> [usize; 4] {
     let unit = dtype.block_bytes();
-    [unit, unit * ne[0], unit * ne[0] * ne[1], unit * ne[0] * ne[1] * ne[2]]
+    let row = unit * ne[0] / dtype.block_size();
+    [unit, row, row * ne[1], row * ne[1] * ne[2]]
 }
 
 #[test]
@@ -238,6 +240,7 @@ fn required_sources_must_be_there_and_no_others() {
     for case in cases() {
         let mut graph = Graph::new();
         let sources = make(&mut graph, &case.sources);
+        let spare = graph.leaf("", LeafKind::Input, F32, [4, 1, 1, 1]).expect("a leaf");
         let (least, most) = (case.required, arity(case.op.kind()).1);
         assert_eq!(least, arity(case.op.kind()).0);
         let expected = if least == most { least.to_string() } else { format!("{least} to {most}") };
@@ -248,8 +251,10 @@ fn required_sources_must_be_there_and_no_others() {
             assert_eq!(error, arity, "{:?}", case.op);
             assert_eq!(error.to_string(), format!("{}: {count} sources given, expected {expected}", case.op.kind()));
         };
-        check(&[]);
-        check(&sources[..least - 1]);
+        if least > 0 {
+            check(&[]);
+            check(&sources[..least - 1]);
+        }
         for slot in 0..least {
             let mut holed = sources.clone();
             holed[slot] = None;
@@ -258,7 +263,7 @@ fn required_sources_must_be_there_and_no_others() {
         // One more than fit, in the first slot that must stay empty.
         let mut padded = sources;
         padded.resize(most, None);
-        padded.push(padded[0]);
+        padded.push(Some(spare));
         check(&padded);
         // Slots that stay empty may be spelled out.
         padded.pop();
@@ -270,7 +275,7 @@ fn required_sources_must_be_there_and_no_others() {
 /// How few and how many sources each operation takes.
 fn arity(kind: OpKind) -> (usize, usize) {
     match kind {
-        OpKind::None => (0, 0),
+        OpKind::None | OpKind::Arange => (0, 0),
         OpKind::View
         | OpKind::Reshape
         | OpKind::Permute
@@ -292,13 +297,47 @@ fn arity(kind: OpKind) -> (usize, usize) {
         | OpKind::Argsort
         | OpKind::Clamp
         | OpKind::Sqr
+        | OpKind::Sqrt
         | OpKind::Sin
+        | OpKind::Cos
+        | OpKind::Log
+        | OpKind::LeakyRelu
+        | OpKind::Abs
+        | OpKind::Sgn
+        | OpKind::Neg
+        | OpKind::Step
         | OpKind::Tanh
+        | OpKind::Elu
+        | OpKind::Relu
         | OpKind::Sigmoid
         | OpKind::Gelu
+        | OpKind::GeluQuick
         | OpKind::Silu
-        | OpKind::Softplus => (1, 1),
-        OpKind::Geglu | OpKind::Swiglu => (1, 2),
+        | OpKind::HardSwish
+        | OpKind::HardSigmoid
+        | OpKind::Exp
+        | OpKind::Expm1
+        | OpKind::Softplus
+        | OpKind::GeluErf
+        | OpKind::Xielu
+        | OpKind::Floor
+        | OpKind::Ceil
+        | OpKind::Round
+        | OpKind::Trunc
+        | OpKind::Dup
+        | OpKind::Fill
+        | OpKind::TimestepEmbedding
+        | OpKind::Tri
+        | OpKind::Diag
+        | OpKind::DiagMaskInf
+        | OpKind::DiagMaskZero => (1, 1),
+        OpKind::Reglu
+        | OpKind::Geglu
+        | OpKind::Swiglu
+        | OpKind::SwigluOai
+        | OpKind::GegluErf
+        | OpKind::GegluQuick
+        | OpKind::SwigluClamp => (1, 2),
         OpKind::SoftMax => (1, 3),
         OpKind::GetRows
         | OpKind::Cpy
@@ -308,6 +347,9 @@ fn arity(kind: OpKind) -> (usize, usize) {
         | OpKind::Mul
         | OpKind::Div
         | OpKind::Concat
+        | OpKind::Acc
+        | OpKind::Set
+        | OpKind::SiluBack
         | OpKind::CountEqual
         | OpKind::OutProd
         | OpKind::SolveTri
@@ -317,7 +359,9 @@ fn arity(kind: OpKind) -> (usize, usize) {
         | OpKind::CrossEntropyLoss
         | OpKind::SsmConv => (2, 2),
         OpKind::Rope | OpKind::RopeBack => (2, 3),
-        OpKind::SetRows | OpKind::MulMatId | OpKind::CrossEntropyLossBack | OpKind::OptStepSgd => (3, 3),
+        OpKind::SetRows | OpKind::MulMatId | OpKind::AddId | OpKind::CrossEntropyLossBack | OpKind::OptStepSgd => {
+            (3, 3)
+        }
         OpKind::OptStepAdamW => (5, 5),
         OpKind::FlashAttn => (3, 5),
         OpKind::GatedDeltaNet => (6, 6),
@@ -339,10 +383,13 @@ fn a_leaf_is_no_operation_and_eleven_sources_are_too_many() {
 #[test]
 fn labels_are_ggmls_names() {
     let labels: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.label()).collect();
-    let expected = "NONE VIEW RESHAPE PERMUTE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID OUT_PROD \
-        SOLVE_TRI ADD SUB MUL DIV SCALE REPEAT CONCAT NORM RMS_NORM L2_NORM GROUP_NORM SOFT_MAX ROPE ROPE_BACK \
-        FLASH_ATTN_EXT SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX ARGSORT TOP_K CLAMP SQR SIN TANH SIGMOID GELU \
-        SILU SOFTPLUS GEGLU SWIGLU SSM_CONV GATED_DELTA_NET GET_ROWS_BACK REPEAT_BACK RMS_NORM_BACK SOFT_MAX_BACK \
+    let expected = "NONE VIEW RESHAPE PERMUTE TRANSPOSE GET_ROWS SET_ROWS CPY CONT DUP MUL_MAT MUL_MAT_ID OUT_PROD \
+        SOLVE_TRI ADD ADD_ID SUB MUL DIV SCALE REPEAT CONCAT ACC SET FILL ARANGE TIMESTEP_EMBEDDING TRI DIAG \
+        DIAG_MASK_INF DIAG_MASK_ZERO NORM RMS_NORM L2_NORM GROUP_NORM SOFT_MAX ROPE ROPE_BACK FLASH_ATTN_EXT \
+        SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX ARGSORT TOP_K CLAMP SQR SQRT SIN COS LOG LEAKY_RELU \
+        ABS SGN NEG STEP TANH ELU RELU SIGMOID GELU GELU_QUICK SILU HARDSWISH HARDSIGMOID EXP EXPM1 SOFTPLUS GELU_ERF \
+        XIELU FLOOR CEIL ROUND TRUNC REGLU GEGLU SWIGLU SWIGLU_OAI GEGLU_ERF GEGLU_QUICK SWIGLU_CLAMP \
+        SSM_CONV GATED_DELTA_NET SILU_BACK GET_ROWS_BACK REPEAT_BACK RMS_NORM_BACK SOFT_MAX_BACK \
         CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK OPT_STEP_ADAMW OPT_STEP_SGD";
     assert_eq!(labels.join(" "), expected);
     assert_eq!(labels.iter().collect::<BTreeSet<_>>().len(), labels.len(), "no two kinds share a label");
@@ -383,16 +430,9 @@ fn words_are_what_ggml_stores() {
         ),
         (Op::Argsort { order: SortOrder::Descending }, vec![1]),
         (Op::Clamp { min: -1.0, max: 1.0 }, vec![bits(-1.0), bits(1.0)]),
-        (Op::Unary(Unary::Tanh), vec![4]),
-        (Op::Unary(Unary::Sigmoid), vec![7]),
-        (Op::Unary(Unary::Gelu), vec![8]),
-        (Op::Unary(Unary::Silu), vec![10]),
-        (Op::Unary(Unary::Softplus), vec![15]),
-        (Op::Glu { glu: Glu::Geglu, swapped: true }, vec![1, 1]),
-        (Op::Glu { glu: Glu::Swiglu, swapped: false }, vec![2]),
         (Op::GatedDeltaNet { snapshots: 3 }, vec![3]),
     ];
-    for (op, mut words) in expected {
+    for (op, mut words) in expected.into_iter().chain(filling::words()).chain(pointwise::words()) {
         words.resize(PARAM_WORDS, 0);
         assert_eq!(op.words().to_vec(), words, "{op:?}");
     }
@@ -400,8 +440,9 @@ fn words_are_what_ggml_stores() {
     let without = cases().into_iter().filter(|case| case.op.words() == [0; PARAM_WORDS]).map(|case| case.op.kind());
     let mut kinds = BTreeMap::new();
     without.for_each(|kind| *kinds.entry(kind).or_insert(0) += 1);
-    let expected = "RESHAPE TRANSPOSE GET_ROWS SET_ROWS CPY CONT MUL_MAT MUL_MAT_ID OUT_PROD SOLVE_TRI ADD SUB MUL DIV \
-        REPEAT SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX TOP_K SQR SIN SSM_CONV GET_ROWS_BACK REPEAT_BACK \
+    let expected = "RESHAPE TRANSPOSE GET_ROWS SET_ROWS CPY CONT DUP MUL_MAT MUL_MAT_ID OUT_PROD SOLVE_TRI ADD \
+        ADD_ID SUB MUL DIV REPEAT TRI DIAG SUM_ROWS SUM MEAN CUMSUM COUNT_EQUAL ARGMAX TOP_K SQR SQRT SIN COS LOG ABS REGLU SSM_CONV \
+        SILU_BACK GET_ROWS_BACK REPEAT_BACK \
         CROSS_ENTROPY_LOSS CROSS_ENTROPY_LOSS_BACK OPT_STEP_ADAMW OPT_STEP_SGD";
     let kinds: Vec<&str> = kinds.keys().map(|kind: &OpKind| kind.label()).collect();
     let kinds: Vec<&str> = kinds.into_iter().filter(|kind| !["VIEW", "CONCAT", "NORM"].contains(kind)).collect();

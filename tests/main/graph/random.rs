@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use wgfuse::graph::{
-    DType, FlashAttn, Glu, Graph, LeafKind, Op, OpKind, Precision, Rope, RopeMode, SortOrder, Tensor, TensorId, Unary,
+    DType, FlashAttn, Glu, Graph, LeafKind, Op, OpKind, Precision, Rope, RopeMode, SortOrder, Tensor, TensorId,
+    Triangle, Unary, Window, Xielu,
 };
 
 /// Sizes that often fit each other, and sizes whose products or sums overflow.
@@ -77,6 +78,8 @@ impl Step {
     fn op(&self) -> Op {
         let &Self { ne, nb, offset, axes, number, count, flag, .. } = self;
         let unary = |unary| Op::Unary(unary);
+        let glu = |glu| Op::Glu { glu, swapped: flag };
+        let window = Window { nb: [nb[1], nb[2], nb[3]], offset };
         match self.kind {
             OpKind::None => Op::None,
             OpKind::View => Op::View { ne, nb, offset },
@@ -150,13 +153,51 @@ impl Step {
             OpKind::Clamp => Op::Clamp { min: number, max: -number },
             OpKind::Sqr => Op::Sqr,
             OpKind::Sin => Op::Sin,
+            OpKind::Sqrt => Op::Sqrt,
+            OpKind::Cos => Op::Cos,
+            OpKind::Log => Op::Log,
+            OpKind::LeakyRelu => Op::LeakyRelu { negative_slope: number },
+            OpKind::Xielu => Op::Xielu(Xielu { alpha_n: number, alpha_p: number, beta: number, eps: number }),
+            OpKind::SiluBack => Op::SiluBack,
+            OpKind::Dup => Op::Dup,
+            OpKind::AddId => Op::AddId,
+            OpKind::Acc => Op::Acc { window, in_place: flag },
+            OpKind::Set => Op::Set { window, in_place: flag },
+            OpKind::Fill => Op::Fill { value: number, in_place: flag },
+            OpKind::Arange => Op::Arange { start: 0.0, stop: number, step: number.abs() / 8.0 },
+            OpKind::TimestepEmbedding => Op::TimestepEmbedding { dim: count, max_period: count },
+            OpKind::Tri => Op::Tri { part: Triangle::ALL[usize::from(axes[0] % 4)] },
+            OpKind::Diag => Op::Diag,
+            OpKind::DiagMaskInf => Op::DiagMaskInf { n_past: count, in_place: flag },
+            OpKind::DiagMaskZero => Op::DiagMaskZero { n_past: count, in_place: flag },
+            OpKind::Abs => unary(Unary::Abs),
+            OpKind::Sgn => unary(Unary::Sgn),
+            OpKind::Neg => unary(Unary::Neg),
+            OpKind::Step => unary(Unary::Step),
             OpKind::Tanh => unary(Unary::Tanh),
+            OpKind::Elu => unary(Unary::Elu),
+            OpKind::Relu => unary(Unary::Relu),
             OpKind::Sigmoid => unary(Unary::Sigmoid),
             OpKind::Gelu => unary(Unary::Gelu),
+            OpKind::GeluQuick => unary(Unary::GeluQuick),
             OpKind::Silu => unary(Unary::Silu),
+            OpKind::HardSwish => unary(Unary::HardSwish),
+            OpKind::HardSigmoid => unary(Unary::HardSigmoid),
+            OpKind::Exp => unary(Unary::Exp),
+            OpKind::Expm1 => unary(Unary::Expm1),
             OpKind::Softplus => unary(Unary::Softplus),
-            OpKind::Geglu => Op::Glu { glu: Glu::Geglu, swapped: flag },
-            OpKind::Swiglu => Op::Glu { glu: Glu::Swiglu, swapped: flag },
+            OpKind::GeluErf => unary(Unary::GeluErf),
+            OpKind::Floor => unary(Unary::Floor),
+            OpKind::Ceil => unary(Unary::Ceil),
+            OpKind::Round => unary(Unary::Round),
+            OpKind::Trunc => unary(Unary::Trunc),
+            OpKind::Reglu => glu(Glu::Reglu),
+            OpKind::Geglu => glu(Glu::Geglu),
+            OpKind::Swiglu => glu(Glu::Swiglu),
+            OpKind::SwigluOai => glu(Glu::SwigluOai { alpha: number, limit: number }),
+            OpKind::GegluErf => glu(Glu::GegluErf),
+            OpKind::GegluQuick => glu(Glu::GegluQuick),
+            OpKind::SwigluClamp => glu(Glu::SwigluClamp { limit: number }),
             OpKind::SsmConv => Op::SsmConv,
             OpKind::GatedDeltaNet => Op::GatedDeltaNet { snapshots: count },
         }

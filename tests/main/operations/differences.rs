@@ -88,6 +88,19 @@ fn of_rows_set_twice_the_last_stays_on_the_cpu() {
     rig.check_on(&[cpu()]);
 }
 
+/// A row that no id names: a typed error on the CPU, nothing added on a GPU.
+#[test]
+fn ids_of_no_row() {
+    for bad in [-1.0, 4.0, 2e9, -2_147_483_648.0] {
+        let mut rig = Rig::default();
+        let (a, b) = (rig.input([3, 2, 2, 1]), rig.weight([3, 4, 1, 1]));
+        let ids = rig.given(INPUT, DType::I32, [2, 2, 1, 1], &[0.0, bad, 3.0, 1.0]);
+        rig.want(Op::AddId, &[a, b, ids]);
+        assert_eq!(refusal(&rig), Some(DeviceError::Index { op: OpKind::AddId, index: bad as i64, count: 4 }));
+        rig.check_on(&gpus());
+    }
+}
+
 #[test]
 fn clamping_keeps_nan_on_the_cpu() {
     let mut rig = Rig::default();

@@ -1,17 +1,11 @@
 //! Operations on single elements.
 
 use crate::numbers::{pairs, rounded};
-use crate::rig::{DENSE_ROWS, FLOATS, FORMS, Form, Rig};
-use wgfuse::graph::{DType, Glu, LeafKind, Op, Unary};
+use crate::rig::{FLOATS, FORMS, Rig};
+use wgfuse::graph::{DType, LeafKind, Op};
 
 const F32: DType = DType::F32;
 const INPUT: LeafKind = LeafKind::Input;
-const UNARY: [Unary; 5] = [Unary::Tanh, Unary::Sigmoid, Unary::Gelu, Unary::Silu, Unary::Softplus];
-
-fn functions() -> impl Iterator<Item = Op> {
-    [Op::Sqr, Op::Sin].into_iter().chain(UNARY.map(Op::Unary))
-}
-
 #[test]
 fn arithmetic_broadcasts_and_keeps_the_first_type() {
     let shapes = [
@@ -52,37 +46,6 @@ fn arithmetic_broadcasts_and_keeps_the_first_type() {
 }
 
 #[test]
-fn functions_of_one_element() {
-    let mut rig = Rig::default();
-    for (op, dtype) in pairs(functions(), FLOATS) {
-        for (form, ne) in pairs(FORMS, [[5, 3, 2, 3], [70, 3, 2, 1]]) {
-            let a = rig.source(form, dtype, ne);
-            rig.want(op, &[a]);
-        }
-    }
-    rig.check();
-}
-
-#[test]
-fn functions_of_large_arguments() {
-    let mut rig = Rig::default();
-    let values = [0.0, 1e-6, 3.0, 9.9, 10.1, 13.0, 14.5, 19.0, 19.9, 20.0, 20.1, 21.0, 45.0, 88.0, 90.0, 200.0];
-    let squared = values.map(|x| [x, -x]).concat();
-    // Whose squares would be infinite.
-    let all = [&squared[..], &[1e5, -1e5, 1e19, -1e19, 3e38, -3e38]].concat();
-    for op in UNARY.map(Op::Unary) {
-        let a = rig.given(INPUT, F32, [all.len(), 1, 1, 1], &all);
-        rig.want(op, &[a]);
-    }
-    let a = rig.given(INPUT, F32, [squared.len(), 1, 1, 1], &squared);
-    rig.want(Op::Sqr, &[a]);
-    let angles: Vec<f64> = (0..400).map(|i| (f64::from(i) - 200.0) * 47.123).chain(squared).collect();
-    let a = rig.given(INPUT, F32, [angles.len(), 1, 1, 1], &angles);
-    rig.want(Op::Sin, &[a]);
-    rig.check();
-}
-
-#[test]
 fn scale_and_clamp() {
     let mut rig = Rig::default();
     for (form, ne) in pairs(FORMS, [[5, 3, 2, 1], [9, 4, 3, 2]]) {
@@ -119,24 +82,6 @@ fn scale_in_place_changes_the_viewed_part_of_a_cache_alone() {
     }
     let expected = rig.expected();
     assert_eq!(expected[0].1.all, [0.0, 11.0, 21.0, 3.0, 4.0, 51.0, 61.0, 7.0, 8.0, 91.0, 101.0, 11.0]);
-    rig.check();
-}
-
-#[test]
-fn gated_units_of_two_tensors_and_of_halves() {
-    let mut rig = Rig::default();
-    for (glu, swapped) in pairs([Glu::Geglu, Glu::Swiglu], [false, true]) {
-        for (dtype, form) in pairs(FLOATS, DENSE_ROWS) {
-            for ne in [[6, 4, 2, 2], [9, 3, 2, 2]] {
-                let (a, b) = (rig.source(form, dtype, ne), rig.source(Form::Padded, dtype, ne));
-                rig.want(Op::Glu { glu, swapped }, &[a, b]);
-            }
-            for ne in [[6, 4, 2, 2], [10, 3, 2, 2]] {
-                let a = rig.source(form, dtype, ne);
-                rig.want(Op::Glu { glu, swapped }, &[a]);
-            }
-        }
-    }
     rig.check();
 }
 

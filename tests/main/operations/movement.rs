@@ -73,6 +73,7 @@ fn contiguous_copies() {
         for (from, to) in [([4, 3, 2, 2], [2, 24, 1, 1]), ([5, 4, 3, 2], [10, 12, 1, 1])] {
             let a = rig.source_of(CACHE, form, dtype, from);
             rig.want(Op::Cont { ne: to }, &[a]);
+            rig.want(Op::Dup, &[a]);
         }
     }
     rig.check();
@@ -116,7 +117,7 @@ fn concatenation_along_every_dimension() {
 #[test]
 fn repetition() {
     let mut rig = Rig::default();
-    for (dtype, form) in pairs(FLOATS, FORMS) {
+    for (dtype, form) in pairs([DType::F32, DType::F16, DType::BF16, DType::I32], FORMS) {
         for ne in [[6, 2, 4, 4], [6, 2, 5, 4]] {
             let a = rig.source(form, dtype, [3, 2, 1, 2]);
             rig.want(Op::Repeat { ne }, &[a]);
